@@ -208,11 +208,12 @@ def in_range(
     left = "(" if low_open or math.isinf(low) else "["
     right = ")" if high_open or math.isinf(high) else "]"
     expected = f"a finite number in {left}{low:g}, {high:g}{right}"
-    if isinstance(x, (bool, np.bool_)) or not isinstance(x, numbers.Real):
-        if not (isinstance(x, np.ndarray) and x.ndim == 0 and x.dtype.kind in "iuf"):
-            raise InvalidInput.argument(name, expected=expected, got=x)
-        x = x.item()
-    value = float(x)
+    given: Any = x
+    if isinstance(given, np.ndarray) and given.ndim == 0:
+        given = given.item()
+    if isinstance(given, (bool, np.bool_)) or not isinstance(given, numbers.Real):
+        raise InvalidInput.argument(name, expected=expected, got=x)
+    value = float(given)
     below = value < low or (low_open and value == low)
     above = value > high or (high_open and value == high)
     if not math.isfinite(value) or below or above:

@@ -107,9 +107,9 @@ def app(name: str, help: str) -> typer.Typer:  # noqa: A002 - the field's word
     Returns
     -------
     typer.Typer
-        With ``--version`` and ``--debug``; commands are added by its decorator. `InvalidInput`, usage errors and files that
-        cannot be read or written end with one line on stderr and exit code 2, anything else with exit code 1; an
-        interruption with 130.
+        With ``--version`` and ``--debug``; commands are added by its decorator. `InvalidInput`, usage errors and files
+        that cannot be read or written end with one line on stderr and exit code 2, anything else with exit code 1;
+        an interruption with 130.
     """
     made = typer.Typer(
         name=name, help=help, cls=_Group, no_args_is_help=True, add_completion=False, rich_markup_mode=None

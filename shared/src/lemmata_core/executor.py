@@ -99,8 +99,9 @@ def executor(spec: str = "local") -> Iterator[Executor]:
     Parameters
     ----------
     spec : str
-        ``"serial"``: in this process. ``"local"``: one process a core, started by spawn as tasks come. ``"local:4"``: four
-        processes. ``"tcp://host:port"``: a Dask scheduler (extra ``distributed``), its workers with one thread each.
+        ``"serial"``: in this process. ``"local"``: one process a core, started by spawn as tasks come. ``"local:4"``:
+        four processes. ``"tcp://host:port"``: a Dask scheduler (extra ``distributed``), its workers with one thread
+        each.
 
     Yields
     ------
@@ -188,7 +189,7 @@ def _dask(address: str) -> Iterator[Executor]:
             "executor", expected="the extra lemmata-core[distributed] for a Dask address", got=address
         ) from err
     try:
-        client = Client(address, timeout="10s", set_as_default=False)
+        client: Any = Client(address, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as err:
         raise InvalidInput.argument(
             "executor", expected="the address of a running Dask scheduler", got=f"{address} ({err})"

@@ -16,8 +16,8 @@ def plain(value: Any) -> Any:
     Parameters
     ----------
     value : object
-        Dataclasses (fields only), mappings, sequences, sets, NumPy arrays and scalars, torch tensors, enums, paths and what
-        JSON knows. NaN and infinity, which JSON does not know, become the strings "nan", "inf", "-inf".
+        Dataclasses (fields only), mappings, sequences, sets, NumPy arrays and scalars, torch tensors, enums, paths and
+        what JSON knows. NaN and infinity, which JSON does not know, become the strings "nan", "inf", "-inf".
 
     Returns
     -------

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sized
 from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class Progress:
 
     def track(self, iterable: Iterable[T], description: str, total: float | None = None) -> Iterator[T]:
         """Yield the items of `iterable`, one step each. See the function of the same name."""
-        if total is None:
-            total = len(iterable) if hasattr(iterable, "__len__") else None
+        if total is None and isinstance(iterable, Sized):
+            total = len(iterable)
         with self.task(description, total) as task:
             for item in iterable:
                 yield item

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,8 +32,9 @@ def generator(rng: RNGLike = None) -> np.random.Generator:
         return np.random.default_rng(rng)
     if isinstance(rng, np.random.Generator):
         return rng
-    if isinstance(rng, (int, np.integer)) and not isinstance(rng, (bool, np.bool_)) and rng >= 0:
-        return np.random.default_rng(int(rng))
+    seed: Any = rng
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0:
+        return np.random.default_rng(int(seed))
     raise InvalidInput.argument("rng", expected="a numpy.random.Generator, an int >= 0 or None", got=rng)
 
 
