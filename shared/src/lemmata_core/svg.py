@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 import warnings
 import xml.etree.ElementTree as ET
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ _SHAPES = (  # the markers, for a legend
     "M12 2l3 2.3l3 -2.3l1 1l-2.3 3l2.3 3l-1 1l-3 -2.3l-3 2.3l-1 -1l2.3 -3l-2.3 -3z",
 )
 SIZE = (5.3, 3.2)  # inches; 381 units wide, so that a phone shows the text at nearly its nominal size
+FONT = 10.5  # units
 _MOST_POINTS = 1000
 _MOST_MARKERS = 30
 
@@ -99,7 +101,7 @@ def plot_style() -> Iterator[None]:
             "axes.titlesize": 11.5,
             "figure.dpi": 72,
             "figure.figsize": SIZE,
-            "font.size": 10.5,
+            "font.size": FONT,
             "grid.color": GRID,
             "grid.linewidth": 0.7,
             "legend.edgecolor": GRID,
@@ -173,7 +175,7 @@ def draw(series: Series, lines: Sequence[Line]) -> Figure:
     """Draw `lines`, of which one at least has a point, on the axes of `series`."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=SIZE, dpi=72, layout="constrained")
+    figure = Figure(figsize=SIZE, dpi=72)
     axes = figure.add_subplot()
     axes.set_xscale("log" if series.log_x else "linear")
     axes.set_yscale("log" if series.log_y else "linear")
@@ -187,15 +189,30 @@ def draw(series: Series, lines: Sequence[Line]) -> Figure:
             line.y,
             color=colour,
             linestyle=(0, dash) if dash else "-",
+            linewidth=1.8 if line.marked else 1.4,
             marker=MARKERS[i % len(MARKERS)] if line.marked else "",
             gid=f"line-{i}",
         )
+    x_label, y_label = textwrap.fill(clean(series.x_label), 60), textwrap.fill(clean(series.y_label), 36)
     # A label may hold dollars: it is text, not a formula.
-    axes.set_xlabel(clean(series.x_label), parse_math=False)
-    axes.set_ylabel(clean(series.y_label), parse_math=False)
+    axes.set_xlabel(x_label, parse_math=False)
+    axes.set_ylabel(y_label, parse_math=False)
     _ticks(axes.xaxis, np.concatenate([line.x for line in lines]), log=series.log_x, horizontal=True)
     _ticks(axes.yaxis, np.concatenate([line.y for line in lines]), log=series.log_y, horizontal=False)
+    _margins(figure, axes)
     return figure
+
+
+def _margins(figure: Figure, axes: Axes) -> None:
+    # matplotlib's own layouts draw the figure once more to measure it, and a report has a hundred figures.
+    texts = axes.yaxis.get_major_formatter().format_ticks(axes.yaxis.get_majorticklocs().tolist())
+    digit = 0.65 * FONT
+    lines = [text.count("\n") + 1 if text else 0 for text in (axes.get_xlabel(), axes.get_ylabel())]
+    left = 7 + digit * max(map(len, texts), default=1) + 1.3 * FONT * lines[1]
+    bottom = 9 + FONT + 1.4 * FONT * lines[0]
+    top = 6 + (1.5 * FONT if axes.yaxis.get_major_formatter().get_offset() else 0)
+    width, height = (72 * inches for inches in SIZE)
+    figure.subplots_adjust(left=left / width, right=1 - 16 / width, bottom=bottom / height, top=1 - top / height)
 
 
 def key(i: int, *, marked: bool) -> str:
@@ -230,16 +247,14 @@ def _ticks(axis: Axis, values: NDArray[np.float64], *, log: bool, horizontal: bo
         axis.set_major_locator(ticker.MaxNLocator(6))
         return
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number_text(float(value))))
-    axis.set_minor_formatter(ticker.NullFormatter())
+    axis.set_minor_locator(ticker.NullLocator())
     points = np.unique(values)
     logs = np.log10(points)
     span = float(np.ptp(logs))
-    if 2 <= points.size <= 7 and float(np.diff(logs).min()) >= span / 8 and horizontal:
+    if horizontal and 2 <= points.size <= 7 and float(np.diff(logs).min()) >= span / 8:
         axis.set_major_locator(ticker.FixedLocator(points.tolist()))  # the sizes that were measured
-        axis.set_minor_locator(ticker.NullLocator())
     elif span < 0.7:
         axis.set_major_locator(ticker.MaxNLocator(5))
-        axis.set_minor_locator(ticker.NullLocator())
     else:
         subs = (1.0, 2.0, 5.0) if span < 2 else (1.0,)
         axis.set_major_locator(ticker.LogLocator(base=10, subs=subs, numticks=7 if len(subs) == 1 else 12))
