@@ -6,7 +6,7 @@ import html
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lemmata_core.check import one_of
@@ -121,10 +121,9 @@ def shown(value: object) -> str:
         return "yes" if plain else "no"
     if isinstance(plain, (dict, list, tuple)):
         return f"({flat(plain)})"
-    number = _number(plain)
-    if number is None:
-        return str(plain)
-    return number_text(plain if isinstance(plain, int) else float(number))
+    if isinstance(plain, (int, float)):
+        return number_text(plain)
+    return str(plain)
 
 
 def flat(value: object) -> object:
@@ -136,8 +135,8 @@ def flat(value: object) -> object:
     return value
 
 
-def value_html(value: object) -> str:
-    """A value, with what its `Cell` says of it."""
+def value_html(value: object, *, clamp: bool = False) -> str:
+    """A value, with what its `Cell` says of it; `clamp` shows four lines of a long one."""
     cell = value if isinstance(value, Cell) else Cell(value)
     plain = shown(cell)
     out = text_html(plain)
@@ -145,7 +144,7 @@ def value_html(value: object) -> str:
         out = tag("a", out, href=cell.href)
     if cell.kind:
         out = tag("span", out, class_=f"badge {cell.kind}")
-    elif len(plain) > _LONG:
+    elif clamp and len(plain) > _LONG:
         out = tag("div", out, class_="cut", title=plain)
     return out + (tag("div", text_html(cell.note), class_="note") if cell.note else "")
 
@@ -185,6 +184,16 @@ def table_html(table: Table, *, filters: Sequence[str], search: bool, stack: boo
     return tag("div", out, class_="table")
 
 
+def _with_number(value: object, number: float) -> object:
+    return replace(value, value=number) if isinstance(value, Cell) else number
+
+
+def _width(value: object) -> str | None:
+    # Short values stay on one line; columns of sentences get room for them.
+    length = len(shown(value))
+    return "short" if length <= 24 else "long" if length > 60 else None
+
+
 def _is_numeric(values: Sequence[object]) -> bool:
     numbers = [_number(value) for value in values if value is not None]
     return bool(numbers) and None not in numbers
@@ -194,20 +203,23 @@ def _row(row: Sequence[object], columns: Sequence[str], kinds: Sequence[bool]) -
     cells = []
     for i, (value, column, numeric) in enumerate(zip(row, columns, kinds)):
         plain = _unwrapped(value)
-        number = _number(plain)
+        # "nan" among words is a word; among numbers it is what JSON has for NaN.
+        number = _number(plain) if numeric or not isinstance(plain, str) else None
         empty = plain is None or plain == ""
         if number is not None:
             key = str(number).replace("inf", "Infinity").replace("nan", "NaN")
+            value = _with_number(value, number) if isinstance(plain, str) else value
         else:
             key = "" if empty else shown(plain)
+        style = "empty" if empty else "number" if numeric else _width(value)
         needed = number is not None or empty or (isinstance(value, Cell) and bool(value.note))
         cells.append(
             tag(
                 "td" if i else "th",
-                tag("div", value_html(value)),
+                tag("div", value_html(value, clamp=True)),
                 scope=None if i else "row",
                 role="cell" if i else "rowheader",
-                class_="empty" if empty else "number" if numeric else None,
+                class_=style,
                 data_label=column,
                 data_sort=key if needed else None,
                 data_number="" if number is not None else None,

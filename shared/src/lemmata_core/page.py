@@ -56,9 +56,16 @@ def plot_style() -> Any:
 
 
 class Section:
-    """A part of a page. Its methods append; they return None unless told otherwise. Made by `Page.section`."""
+    """A part of a page. Its methods append. Made by `Page.section`.
+
+    Attributes
+    ----------
+    id : str
+        The anchor of a section; else empty.
+    """
 
     def __init__(self, page: Page, level: int) -> None:
+        self.id = ""
         self._page = page
         self._level = level
         self._parts: list[str | Section] = []
@@ -71,17 +78,19 @@ class Section:
         ----------
         title : str
         id : str, optional
-            The anchor; made from the title unless given. Where it is taken already, ``-2`` is added.
+            The anchor; made from the title unless given. Letters, digits and ``_ . / -`` stand, the rest is turned
+            into hyphens; where it is taken already, ``-2`` is added.
 
         Returns
         -------
         Section
+            Its `id` is the anchor, for links to it.
         """
-        anchor = self._page._anchor(title if id is None else id)
         level = min(self._level + 1, 6)
         part = self._add(Section(self._page, level))
-        link = tag("a", "#", class_="anchor", href=f"#{anchor}", aria_label=f"Link to {title}")
-        part._open = f"<section id={quoted(anchor)}>{tag(f'h{level}', text_html(title) + link)}"
+        part.id = self._page._anchor(title if id is None else id)
+        link = tag("a", "#", class_="anchor", href=f"#{part.id}", aria_label=f"Link to {title}")
+        part._open = f"<section id={quoted(part.id)}>{tag(f'h{level}', text_html(title) + link)}"
         part._close = "</section>"
         return part
 
@@ -281,12 +290,12 @@ class Page(Section):
 
     def _anchor(self, wanted: str) -> str:
         base = re.sub(r"[^\w./-]+", "-", wanted).strip("-") or "part"
-        anchor, n = base, 1
-        while anchor in self._anchors:
+        free, n = base, 1
+        while free in self._anchors:
             n += 1
-            anchor = f"{base}-{n}"
-        self._anchors.add(anchor)
-        return anchor
+            free = f"{base}-{n}"
+        self._anchors.add(free)
+        return free
 
     def _plot_id(self) -> str:
         self._plots += 1
