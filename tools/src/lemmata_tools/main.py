@@ -14,6 +14,7 @@ from lemmata_core.cli import JsonOption, app, emit
 if TYPE_CHECKING:
     from lemmata_core.progress import Progress
     from rich.console import Console
+    from rich.text import Text
 
     from lemmata_tools.reproduce import Plan, Settings
     from lemmata_tools.results import Result
