@@ -83,7 +83,7 @@ def number_text(value: int | float) -> str:
     """
     if isinstance(value, float) and not math.isfinite(value):
         return _NON_FINITE[str(value)]
-    if isinstance(value, int) or 1e4 <= abs(value) < 1e7:
+    if isinstance(value, int) or 9999.5 <= abs(value) < 1e7:
         text = f"{value:,.0f}" if isinstance(value, float) else f"{value:,}"
         text = text.replace(",", "" if len(text.lstrip("-")) <= 5 else "\u202f")
     else:

@@ -272,7 +272,13 @@ class Page(Section):
         ]
         body = f"<main>\n<header>{tag('h1', text_html(self._title))}{subtitle}</header>\n{self._html()}\n</main>"
         return "\n".join(
-            ["<!doctype html>", '<html lang="en">', *head, f"<body>\n{body}\n<script>{script}</script>", "</html>\n"]
+            [
+                "<!doctype html>",
+                '<html lang="en">',
+                *head,
+                f"<body>\n{body}\n<script>{script}</script>\n</body>",
+                "</html>\n",
+            ]
         )
 
     def write(self, path: str | os.PathLike[str]) -> Path:

@@ -57,6 +57,7 @@ _SHAPES = (  # the markers, for a legend
 )
 SIZE = (5.3, 3.2)  # inches; 381 units wide, so that a phone shows the text at nearly its nominal size
 FONT = 10.5  # units
+_LARGEST = 1e150  # beyond it an axis with its margins and ticks may overflow
 _MOST_POINTS = 1000
 _MOST_MARKERS = 30
 
@@ -141,15 +142,14 @@ def _line(series: Series, name: str, columns: Sequence[Sequence[float]]) -> Line
     if len({column.size for column in data}) != 1:
         raise InvalidInput.argument(argument, expected=expected, got=f"lengths {[c.size for c in data]}")
     x, y = data[:2]
-    # Beyond 1e300 the distance between two values overflows.
-    shown = (np.abs(x) < 1e300) & (np.abs(y) < 1e300)
+    shown = (np.abs(x) < _LARGEST) & (np.abs(y) < _LARGEST)
     if series.log_x:
-        shown &= x > 0
+        shown &= x > 1 / _LARGEST
     if series.log_y:
-        shown &= y > 0
+        shown &= y > 1 / _LARGEST
     kept = np.flatnonzero(shown)
     kept = kept[_thin([column[kept] for column in data[1:]])]
-    low, high = [np.clip(column[kept], -1e300, 1e300) for column in data[2:]] or (None, None)
+    low, high = [np.clip(column[kept], -_LARGEST, _LARGEST) for column in data[2:]] or (None, None)
     return Line(clean(name), x[kept], y[kept], low, high, int((~shown).sum()))
 
 
