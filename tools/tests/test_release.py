@@ -239,7 +239,12 @@ def test_the_wheel_is_built_and_tried(checkout):
     ("file", "old", "new", "said"),
     [
         ("README.md", "assert abs(solution.x - 0.3) < 1e-6", "assert False", "README.md: python blocks"),
-        ("src/zz_sample/claims.py", "calls = 0\n", "raise RuntimeError('broken')\n", "RuntimeError: broken"),
+        (
+            "src/zz_sample/claims.py",
+            "calls = 0\n",
+            "calls = 0\n    raise RuntimeError('broken')\n",
+            "RuntimeError: broken",
+        ),
         ("pyproject.toml", '"lemmata-core[cli]>=0.1,<0.2",', "", "No module named 'lemmata_core'"),
     ],
 )
