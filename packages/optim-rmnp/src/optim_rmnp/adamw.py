@@ -36,7 +36,9 @@ def _runs_fused(param: Tensor, group: MutableMapping[str, Any]) -> bool:
     return group["fused"] is not False and has_fused_adamw(param)
 
 
-def _step(params: list[Tensor], group: MutableMapping[str, Any], state: MutableMapping[Tensor, Any], fused: bool) -> None:
+def _step(
+    params: list[Tensor], group: MutableMapping[str, Any], state: MutableMapping[Tensor, Any], fused: bool
+) -> None:
     columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
     for param in params:
         own = _state(param, state, fused)

@@ -1,8 +1,8 @@
 """The step as torch.compile fuses it for CUDA: two passes over a row that stays in cache.
 
-Not for CPUs: inductor's outer-loop fusion there fails (``KeyError: buf...``, torch 2.15) on a function that reduces over
-rows and writes its inputs, and copying the results of the functional form back costs four fused AdamW steps. On CUDA
-the functional form below is compiled together with the copies into its inputs, which Triton does in place.
+Not for CPUs: inductor's outer-loop fusion there fails (``KeyError: buf...``, torch 2.15) on a function that reduces
+over rows and writes its inputs, and copying the results of the functional form back costs four fused AdamW steps. On
+CUDA the functional form below is compiled together with the copies into its inputs, which Triton does in place.
 """
 
 from __future__ import annotations

@@ -95,7 +95,9 @@ def _check_fused(param: Tensor, name: str, rmnp: bool) -> None:
 def _check_numbers(group: Mapping[str, Any]) -> None:
     lr = group["lr"]
     if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise InvalidInput.argument("lr", expected="a number or a tensor of one element", got=f"shape {tuple(lr.shape)}")
+        raise InvalidInput.argument(
+            "lr", expected="a number or a tensor of one element", got=f"shape {tuple(lr.shape)}"
+        )
     for key in ("lr", "weight_decay", "eps"):
         _check_range(key, group[key], 0.0, float("inf"), "a finite number >= 0")
     _check_range("momentum", group["momentum"], 0.0, 1.0, "a number in [0, 1)")

@@ -62,7 +62,9 @@ def read_layout(shape: Sequence[int], group: Mapping[str, Any], name: str) -> La
     ndim, stacked, kind = len(shape), group.get("stacked", 1), group.get("kind")
     input_dim = group.get("input_dim", -1)
     if not isinstance(input_dim, int) or not -ndim <= input_dim < ndim:
-        raise InvalidInput.argument("input_dim", expected=f"an int from {-ndim} to {ndim - 1} for {name}", got=input_dim)
+        raise InvalidInput.argument(
+            "input_dim", expected=f"an int from {-ndim} to {ndim - 1} for {name}", got=input_dim
+        )
     if kind not in (None, *KINDS):
         raise InvalidInput.argument("kind", expected='None, "conv" or "stack"', got=kind)
     axis = input_dim % ndim
@@ -76,7 +78,9 @@ def read_layout(shape: Sequence[int], group: Mapping[str, Any], name: str) -> La
         input_dims, outputs = (axis,), shape[-1]
     else:
         accepted = "-1 or 0" if conv else "-1, -2 or 0"
-        raise InvalidInput.argument("input_dim", expected=f"{accepted} for {name} of shape {tuple(shape)}", got=input_dim)
+        raise InvalidInput.argument(
+            "input_dim", expected=f"{accepted} for {name} of shape {tuple(shape)}", got=input_dim
+        )
     if not isinstance(stacked, int) or isinstance(stacked, bool) or stacked < 1 or outputs % stacked:
         expected = f"a positive int that divides the {outputs} rows of {name}"
         raise InvalidInput.argument("stacked", expected=expected, got=stacked)

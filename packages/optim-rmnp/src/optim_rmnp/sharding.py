@@ -34,7 +34,7 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def local_gradient(param: Tensor, grad: Tensor) -> Tensor:
-    """This process's part of `grad`, laid out as `param` is."""
+    """The part of `grad` that this process holds, laid out as `param` is."""
     if is_dtensor(param) and is_dtensor(grad) and tuple(grad.placements) != tuple(param.placements):  # type: ignore[attr-defined]
         grad = grad.redistribute(param.device_mesh, param.placements)  # type: ignore[attr-defined]
     return local(grad)
