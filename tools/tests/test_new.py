@@ -152,7 +152,7 @@ def test_a_package_that_exists_is_left_alone(checkout):
 @pytest.mark.parametrize("file", ["mkdocs.yml", "README.md", "pyproject.toml"])
 def test_a_root_without_its_lists_is_refused_and_nothing_changes(checkout, file):
     lines = (checkout / file).read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith(("  - Packages:", "| --- ", "members = [", '  "shared",'))]
+    kept = [line for line in lines if not line.startswith((new.NAVIGATION, "| --- ", "members = [", '  "shared",'))]
     (checkout / file).write_text("".join(kept), encoding="utf-8")
     before = content(checkout)
     with pytest.raises(InvalidInput):

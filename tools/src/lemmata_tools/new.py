@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 40
 SUFFIX = ".in"
+NAVIGATION = "      - packages/index.md"  # the pages of packages stand below it
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 # Imports that a folder of the checkout, or pytest, would answer to.
 _RESERVED = frozenset({"conftest", "docs", "packages", "shared", "site", "test", "tests", "tools"})
@@ -55,7 +56,7 @@ def new_package(root: Path, name: str) -> list[Path]:
     changed = {
         root / "pyproject.toml": _edit_pyproject(_read(root / "pyproject.toml"), name),
         root / "mkdocs.yml": insert_line(
-            _read(root / "mkdocs.yml"), "  - Packages:", None, f"      - {name}: packages/{name}.md", "mkdocs.yml"
+            _read(root / "mkdocs.yml"), NAVIGATION, None, f"      - {name}: packages/{name}.md", "mkdocs.yml"
         ),
         root / "README.md": _edit_readme(_read(root / "README.md"), name),
     }

@@ -11,8 +11,8 @@ from pathlib import Path
 
 SECONDS = 60.0  # for all python blocks of a README together, and for each command
 
-_BLOCK = re.compile(r"^```(python|console)[^\n`]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
-_NO_TEST = re.compile(r"<!--\s*no-test:\s*(.+?)\s*-->\s*\Z", re.DOTALL)
+_BLOCK = re.compile(r"^([ \t]*)```(python|console)\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_NO_TEST = re.compile(r"<!--\s*no-test:\s*((?:(?!-->).)+?)\s*-->\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ def blocks(text: str) -> list[Block]:
     found = []
     for match in _BLOCK.finditer(text):
         reason = _NO_TEST.search(text[: match.start()])
-        line = text.count("\n", 0, match.start(2)) + 1
-        found.append(Block(match[1], match[2], line, reason[1] if reason else ""))
+        line = text.count("\n", 0, match.start(3)) + 1
+        inside = "".join(each.removeprefix(match[1]) for each in match[3].splitlines(keepends=True))
+        found.append(Block(match[2], inside, line, reason[1] if reason else ""))
     return found
 
 
