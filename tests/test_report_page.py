@@ -47,6 +47,11 @@ def evidence(i):
             Table(
                 "Seconds of one step", ["size", "ours", "peer", "ratio"], [[n, n / 1e6, n / 1e5, 10.0] for n in sizes]
             ),
+            Table(
+                "Awkward numbers",
+                ["x"],
+                [[v] for v in (0.25, float("nan"), 0.5, 1e-7, float("inf"), -3.0, 12000, None)],
+            ),
             Table("A wide table", [f"column {j}" for j in range(20)], [list(range(20))] * 3),
         ),
         series=(
@@ -63,7 +68,7 @@ def page_file(tmp_path_factory):
     verdicts = ["holds", "does not hold", "not testable", "holds", "error", "holds"]
     for package in ("alpha", "beta"):
         for i, verdict in enumerate(verdicts):
-            there = verdict in {"holds", "does not hold"}
+            there = package == "alpha" and verdict in {"holds", "does not hold"}
             found.append(
                 Result(
                     id=f"{package}/claim-{i}",
@@ -156,6 +161,16 @@ def test_a_click_on_a_column_sorts_and_a_second_turns_it_round(opened):
         assert column(page, 6) == sorted(column(page, 6))
 
 
+def test_numbers_are_sorted_as_numbers_and_what_is_missing_stands_last(opened):
+    with opened() as page:
+        table = page.get_by_role("table", name="Awkward numbers").first
+        table.get_by_role("button").click()
+        ascending = table.locator("tbody th").all_inner_texts()
+        assert ascending == ["−3", "10⁻⁷", "0.25", "0.5", "12\u202f000", "∞", "NaN", "–"]
+        table.get_by_role("button").click()
+        assert table.locator("tbody th").all_inner_texts() == [*ascending[5::-1], "NaN", "–"]
+
+
 def test_it_filters_by_words_by_package_and_by_verdict(opened):
     with opened() as page:
         search = page.get_by_label("Search")
@@ -184,21 +199,22 @@ def test_a_link_leads_to_its_claim(opened):
 def test_every_plot_is_to_be_seen(opened):
     with opened() as page:
         plots = page.locator("figure svg[role=img]")
-        assert plots.count() == 16
+        assert plots.count() == 8
         for i in range(plots.count()):
             box = plots.nth(i).bounding_box()
             assert box["width"] > 300
             assert box["height"] > 150
         drawn = plots.first.locator("[id]:not(title):not(desc), path").count()
         assert drawn > 5
-        assert page.get_by_role("img", name="Time of one step").count() == 8
+        assert page.get_by_role("img", name="Time of one step").count() == 4
 
 
-@pytest.mark.parametrize("width", [320, 390, 700, 1000, 1280, 2000])
+@pytest.mark.parametrize("width", [320, 390, 1000, 1280])
 def test_nothing_sticks_out_at_any_width(opened, tmp_path, width):
     with opened(width=width) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.screenshot(path=tmp_path / f"{width}.png", full_page=True)
+        if width == 390:
+            page.screenshot(path=tmp_path / "phone.png", full_page=True)
         font = page.evaluate("document.querySelector('figure svg text').getBoundingClientRect().height")
         assert font >= 9
 
@@ -230,7 +246,7 @@ def test_dark_mode_darkens_the_ground_and_lightens_the_plots(opened, tmp_path):
                             colour(plot.querySelector("text"), "fill")];
                 }"""
             )
-            page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)
+            page.screenshot(path=tmp_path / f"{scheme}.png")
     (light_ground, light_line, light_text), (ground, line, text) = seen["light"], seen["dark"]
     assert min(numbers(light_ground)) > 240
     assert max(numbers(ground)) < 40
@@ -256,7 +272,7 @@ def test_without_scripts_everything_is_there(opened):
     with opened(scripts=False) as page:
         assert shown(page) == 12
         assert page.locator(".controls").count() == 0
-        assert page.locator("figure svg[role=img]").count() == 16
+        assert page.locator("figure svg[role=img]").count() == 8
 
 
 def test_it_can_be_used_by_keyboard_and_read_aloud(opened):
