@@ -1,0 +1,1 @@
+"""Fair spectral clustering."""
