@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
 from lemmata_core.errors import InvalidInput
@@ -29,11 +30,26 @@ ACCEPTED = '"serial", "local", "local:N" or "tcp://HOST:PORT"'
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Hold BLAS, OpenMP, torch and numba to one thread inside the block, as far as they are loaded.
+def _one_thread_environment() -> Iterator[None]:
+    # A spawned process reads these when it loads its libraries, before any code of ours could run.
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
-    Loaded BLAS libraries are reached through threadpoolctl where it is installed (lemmata-tools and scikit-learn bring
-    it); a process started by `executor` has its threads set before any library loads.
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold BLAS, OpenMP, torch and numba to one thread inside the block, whether loaded before or in it.
+
+    A BLAS that is loaded already is reached through threadpoolctl where that is installed (lemmata-tools and
+    scikit-learn bring it). On leaving, threads are as they were.
     """
     with ExitStack() as stack:
         try:
@@ -42,15 +58,29 @@ def one_thread() -> Iterator[None]:
             pass
         else:
             stack.enter_context(threadpool_limits(limits=1))
-        torch = sys.modules.get("torch")
-        if torch is not None:
-            stack.callback(torch.set_num_threads, torch.get_num_threads())
-            torch.set_num_threads(1)
-        numba = sys.modules.get("numba")
-        if numba is not None:
-            stack.callback(numba.set_num_threads, numba.get_num_threads())
-            numba.set_num_threads(1)
+        for name in ("torch", "numba"):
+            module = sys.modules.get(name)
+            if module is None:
+                stack.callback(_free_threads, name)
+            else:
+                stack.callback(module.set_num_threads, module.get_num_threads())
+                module.set_num_threads(1)
+        # Entered last and so left first: _free_threads reads the caller's own environment.
+        stack.enter_context(_one_thread_environment())
         yield
+
+
+def _free_threads(name: str) -> None:
+    # A library that loaded inside the block took one thread from the environment: give it what it would have had.
+    module = sys.modules.get(name)
+    if module is None:
+        return
+    if name == "torch":
+        wanted = os.environ.get("OMP_NUM_THREADS", "")
+        module.set_num_threads(int(wanted) if wanted.isdigit() and int(wanted) else os.cpu_count() or 1)
+    else:
+        with suppress(RuntimeError):  # raised where parallel kernels ran: then one thread stays
+            module.config.reload_config()
 
 
 def _task(function: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
@@ -116,13 +146,14 @@ def executor(spec: str = "local") -> Iterator[Executor]:
     """
     kind, workers = _parse(spec)
     if kind == "serial":
-        yield _OneThread(_Serial())
+        with _Serial() as inner:
+            yield _OneThread(inner)
     elif kind == "local":
         with _pool(workers) as pool:
             yield _OneThread(pool)
     else:
-        with _dask(spec) as inner:
-            yield _OneThread(inner)
+        with _dask(spec) as cluster:
+            yield _OneThread(cluster)
 
 
 def _parse(spec: object) -> tuple[str, int]:
@@ -138,24 +169,18 @@ def _parse(spec: object) -> tuple[str, int]:
     raise InvalidInput.argument("executor", expected=ACCEPTED, got=spec)
 
 
-@contextmanager
-def _one_thread_environment() -> Iterator[None]:
-    # A spawned process reads these when it loads its libraries, before any code of ours could run.
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
 def _start_worker() -> None:
     # Ctrl-C reaches the whole process group: the parent decides, the workers are ended by it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A parent that was killed tells nobody, and the pool's own queue would keep its workers waiting for ever.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 class _SpawnPool(ProcessPoolExecutor):

@@ -18,10 +18,12 @@ from lemmata_core import InvalidInput
 from lemmata_core.files import atomic_write
 from lemmata_core.plain import plain
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from lemmata_tools.checkout import find_root
 
-    from lemmata_core import Claim, Evidence, Package, Verdict
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lemmata_core import Package
 
 SCHEMA = 1
 ERROR = "error"  # the verdict of a claim that raised
@@ -62,43 +64,6 @@ class Result:
     source: str = ""
     paper: str = ""
 
-    @classmethod
-    def of(
-        cls,
-        claim: Claim,
-        package: Package,
-        *,
-        digest: str,
-        scale: str,
-        seed: int,
-        seconds: float,
-        evidence: Evidence | None = None,
-        verdict: Verdict | None = None,
-        error: str = "",
-    ) -> Result:
-        """The result of running `claim`."""
-        return cls(
-            id=claim.id,
-            package=package.name,
-            version=package.version,
-            source_digest=digest,
-            scale=str(scale),
-            seed=seed,
-            verdict=ERROR if verdict is None else str(verdict.outcome),
-            reason=_last_line(error) if verdict is None else verdict.reason,
-            evidence=None if evidence is None else plain(evidence),
-            seconds=seconds,
-            error=error,
-            statement=claim.statement,
-            source=claim.source,
-            paper=claim.paper,
-        )
-
-
-def _last_line(error: str) -> str:
-    lines = error.strip().splitlines()
-    return lines[-1] if lines else ""
-
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on: system, processor, Python and the versions of the numerical libraries."""
@@ -133,7 +98,10 @@ def _processor() -> str:
 def _commit() -> str:
     import subprocess
 
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    root = find_root(Path(__file__).parent)
+    if root is None:
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
@@ -292,11 +260,3 @@ def _equal(a: Any, b: Any) -> bool:
 def _cut(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def group_by_package(results: Iterable[Result]) -> Mapping[str, list[Result]]:
-    """The results a package, in the order they come."""
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(result.package, []).append(result)
-    return groups
