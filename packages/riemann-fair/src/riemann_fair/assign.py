@@ -166,9 +166,7 @@ def fair_labels(points: np.ndarray, labels: np.ndarray, groups: Groups, balance_
     k = int(labels.max()) + 1
     sizes = np.bincount(labels, minlength=k)
     centres = np.array([points[labels == c].mean(axis=0) for c in range(k)])
-    cost = np.maximum(
-        (points**2).sum(axis=1)[:, None] - 2 * points @ centres.T + (centres**2).sum(axis=1), 0.0
-    )
+    cost = np.maximum((points**2).sum(axis=1)[:, None] - 2 * points @ centres.T + (centres**2).sum(axis=1), 0.0)
     if groups.codes.shape[1] == 1:
         code = groups.codes[:, 0].copy()
         h = len(groups.labels[0])
@@ -201,9 +199,7 @@ def _by_linear_program(
         code = groups.codes[:, a]
         known = code >= 0
         members = np.bincount(code[known], minlength=len(names))
-        lo, hi = proportional_bounds(
-            np.bincount(labels[known], minlength=k), members / members.sum(), balance_tol
-        )
+        lo, hi = proportional_bounds(np.bincount(labels[known], minlength=k), members / members.sum(), balance_tol)
         inside = sp.csr_array((np.ones(known.sum()), (code[known], np.flatnonzero(known))), shape=(len(names), n))
         blocks.append(sp.kron(inside, sp.eye_array(k)))
         low.append(lo.ravel())
@@ -271,7 +267,9 @@ def _no_empty_cluster(points: np.ndarray, labels: np.ndarray, k: int) -> np.ndar
     )
     for c in missing:
         sizes = np.bincount(labels, minlength=k)
-        centres = np.array([points[labels == j].mean(axis=0) if sizes[j] else np.zeros(points.shape[1]) for j in range(k)])
+        centres = np.array(
+            [points[labels == j].mean(axis=0) if sizes[j] else np.zeros(points.shape[1]) for j in range(k)]
+        )
         far = np.linalg.norm(points - centres[labels], axis=1) + 1e-9 * sizes[labels]
         far[sizes[labels] < 2] = -1
         labels[int(np.argmax(far))] = c

@@ -206,9 +206,11 @@ class FairSubspace:
 
     def coefficients(self, X: np.ndarray) -> np.ndarray:
         """``c = K (cell sums of s X)``, shape (cells,) or (cells, m)."""
+        if X.ndim == 1:
+            sums = np.bincount(self.codes, weights=self.scale * X, minlength=self.kd.size)
+            return np.asarray(self.kd * sums + self.sign * (self.Z @ (self.Z.T @ sums)))
         sums = self._indicator.T @ X
-        low = self.Z.T @ sums
-        return (self.kd[:, None] * sums if sums.ndim == 2 else self.kd * sums) + self.sign * (self.Z @ low)
+        return np.asarray(self.kd[:, None] * sums + self.sign * (self.Z @ (self.Z.T @ sums)))
 
     @property
     def _indicator(self) -> sp.csr_array:
@@ -224,6 +226,8 @@ class FairSubspace:
         """``Q Q^T X``: what the projection removes."""
         if self.dense is not None:
             return np.asarray(self.dense @ (self.dense.T @ X))
+        if X.ndim == 1:
+            return np.asarray(self.scale * self.coefficients(X)[self.codes])
         return np.asarray(self._indicator @ self.coefficients(X))
 
     def project(self, X: np.ndarray) -> np.ndarray:

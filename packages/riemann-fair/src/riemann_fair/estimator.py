@@ -272,7 +272,9 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
     def _graph(self, X: Any) -> Any:
         if self.affinity in ("precomputed", "precomputed_nearest_neighbors"):
             if isinstance(X, np.ndarray) and X.dtype.kind == "b":
-                raise InvalidInput.argument("X", expected="numbers (convert with .astype(float))", got="a boolean array")
+                raise InvalidInput.argument(
+                    "X", expected="numbers (convert with .astype(float))", got="a boolean array"
+                )
             X = validate_data(
                 self,
                 X,
@@ -378,11 +380,7 @@ def adjacency_from_edges(edges: Any, weights: Any = None, n_nodes: int | None = 
     n = int(pairs.max()) + 1 if n_nodes is None else check.positive_int(n_nodes, "n_nodes")
     if pairs.max() >= n:
         raise InvalidInput.argument("edges", expected=f"ids below n_nodes = {n}", got=f"{int(pairs.max())}")
-    w = (
-        np.ones(pairs.shape[0])
-        if weights is None
-        else check.array(weights, "weights", ndim=1, shape=(pairs.shape[0],))
-    )
+    w = np.ones(pairs.shape[0]) if weights is None else check.array(weights, "weights", ndim=1, shape=(pairs.shape[0],))
     i, j = pairs[:, 0], pairs[:, 1]
     loop = i == j
     rows, cols = np.concatenate([i, j[~loop]]), np.concatenate([j, i[~loop]])

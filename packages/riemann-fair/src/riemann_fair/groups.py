@@ -226,7 +226,7 @@ def _text(value: Any) -> str:
 def _is_missing(values: np.ndarray, missing: str) -> np.ndarray:
     if values.dtype.kind == "O":
         # NaN, NaT and pandas' NA differ from themselves or refuse to say so.
-        absent = np.array([v is None or type(v).__name__ == "NAType" or v != v for v in values], dtype=bool)  # noqa: PLR0124
+        absent = np.array([v is None or type(v).__name__ == "NAType" or v != v for v in values], dtype=bool)
         if missing == "ignore":
             absent |= np.array([not isinstance(v, str) and bool(v == -1) for v in np.where(absent, 0, values)])
         return absent

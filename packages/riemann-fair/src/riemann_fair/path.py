@@ -134,7 +134,7 @@ def fairness_path(
     op = problem.op
     if op.space.rank == 0:
         raise InvalidInput.argument("groups", expected="at least two groups", got="one")
-    constants = params or RADMMParams(max_outer=200)
+    constants = params or RADMMParams()
     seed = int(random.integers(2**31 - 1))
     plain = fair_embedding(W, None, n_clusters, tol=1e-6, rng=random)
     fair = fair_embedding(W, table, n_clusters, constraint=constraint, tol=1e-6, rng=random)

@@ -182,6 +182,10 @@ def radmm(
         _adapt(state, r, s, params)
         if params.late_stall and outer >= 16 and outer % 4 == 0 and r > 0.3:
             inner = min(2 * inner, INNER_CAP)
+        if params.late_stall and delta > 0 and outer >= 24 and outer % 12 == 0 and _cycles(state.history):
+            # Around a relaxed set the iteration can circle for good; a stiffer penalty ends that.
+            inner = min(2 * inner, INNER_CAP)
+            _set_alpha(state, 2.0, params)
     return state
 
 
@@ -209,7 +213,16 @@ def fair_projection(op: Operator, V: np.ndarray, delta: float) -> np.ndarray:
 
 
 def _adapt(state: RADMMState, r: float, s: float, params: RADMMParams) -> None:
-    factor = params.tau if r > params.mu * s else 1 / params.tau if s > params.mu * r else 1.0
+    _set_alpha(state, params.tau if r > params.mu * s else 1 / params.tau if s > params.mu * r else 1.0, params)
+
+
+def _cycles(history: History) -> bool:
+    """Whether the last 12 outer iterations did not halve a primal residual that is still large."""
+    last, before = (min(h["r"] for h in part) for part in (history[-12:], history[-24:-12]))
+    return last > 1e-2 and last > before / 2
+
+
+def _set_alpha(state: RADMMState, factor: float, params: RADMMParams) -> None:
     state.alpha *= factor
     if params.rescale_dual and factor != 1:
         state.U = state.U * state.U.dtype.type(1 / factor)

@@ -273,16 +273,16 @@ def fairness_report(affinity: Any, labels: Any, groups: Any, *, combine: str = "
     given = np.asarray(labels)
     table = groups if isinstance(groups, Groups) else read_groups(groups, combine=combine, missing="ignore")
     clusters, counts, table = group_counts(given, table)
-    attributes = tuple(
-        _attribute(name, names, c) for name, names, c in zip(table.attributes, table.labels, counts)
-    )
+    attributes = tuple(_attribute(name, names, c) for name, names, c in zip(table.attributes, table.labels, counts))
     balances = np.min([a.balance for a in attributes], axis=0)
     notes = [f"Merged into 'other' because they are small: {', '.join(table.merged)}."] if table.merged else []
     sizes = np.array([(given == c).sum() for c in clusters])
     for a in attributes:
         small = [g for s, g in enumerate(a.groups) if a.counts[:, s].sum() < len(clusters)]
         if small:
-            notes.append(f"{a.name}: {', '.join(small)} have fewer members than there are clusters; balance 0 is arithmetic.")
+            notes.append(
+                f"{a.name}: {', '.join(small)} have fewer members than there are clusters; balance 0 is arithmetic."
+            )
     ncut, components = float("nan"), 0
     if affinity is not None:
         from scipy.sparse.csgraph import connected_components
