@@ -61,7 +61,7 @@ STATUSES = ("ok", "infeasible-round", "diameter-suspect", "saturated")
 
 
 def static_regret_bound(t: int, diameter: float, gf: float, budget: float, rows: int, known: bool) -> float:
-    """B_t = 2 Gf D ((1 + w0) sqrt t + m), with 2 m for m when the scales are learned on the way. [N]
+    """The regret bound B_t = 2 Gf D ((1 + w0) sqrt t + m), or 2 m for m when the scales are learned [N].
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def static_regret_bound(t: int, diameter: float, gf: float, budget: float, rows:
 
 
 def ccv_bound(t: int, diameter: float, ga: float, lam: float, rows: int, budgeted: bool) -> float:
-    """(2 Ga D/lambda) log(2 sqrt t + 2 m + 2.42 t): what each CCV_i stays below with given scales. [N]
+    """The bound (2 Ga D/lambda) log(2 sqrt t + 2 m + 2.42 t) of each CCV_i with given scales [N].
 
     Parameters
     ----------

@@ -16,7 +16,9 @@ from oco_anytime import penalty, schedules
 from oco_anytime.projections import dot, norm, project
 
 # settings, fixed for the life of a learner
-(C_D, C_W0, C_PACE, C_EPS, C_PENALTY, C_SCHEDULE, C_CLOCK, C_AGG, C_KNOWN, C_HORIZON, C_DOUBLING, C_CD, C_LAM) = range(13)
+(C_D, C_W0, C_PACE, C_EPS, C_PENALTY, C_SCHEDULE, C_CLOCK, C_AGG, C_KNOWN, C_HORIZON, C_DOUBLING, C_CD, C_LAM) = range(
+    13
+)
 N_CFG = 13
 P_NONE, P_LYAPUNOV, P_BUDGETED = range(3)
 S_SQRT, S_SUMMABLE, S_FIXED = range(3)
@@ -41,7 +43,7 @@ def not_finite(a):
     s = 0.0
     for x in a.flat:
         s += x * 0.0
-    return s != 0.0 or s != s  # noqa: PLR0124 - the quick test for NaN
+    return s != 0.0 or s != s
 
 
 @njit(cache=True, error_model="numpy")
@@ -94,7 +96,7 @@ def _grow_constraint_scale(cfg, s, an):
 
 
 @njit(cache=True, error_model="numpy")
-def _rate(cfg, s, clock, rows):
+def _rate(cfg, clock, rows):
     if cfg[C_SCHEDULE] == S_SQRT:
         return _sqrt_schedule(clock)
     if cfg[C_SCHEDULE] == S_SUMMABLE:
@@ -104,7 +106,7 @@ def _rate(cfg, s, clock, rows):
 
 @njit(cache=True, error_model="numpy")
 def _aggregate(agg, ccv, v, a, g):
-    """Put the aggregated constraint gradient into g; returns (violation, index of the largest row, largest row norm)."""
+    """Put the aggregated gradient into g; returns (violation, index of the largest, largest row norm)."""
     top, vs, an = -1, 0.0, 0.0
     for i in range(v.size):
         if v[i] > 0.0:
@@ -166,15 +168,13 @@ def price(cfg, s, z, n, ccv, c, v, a, g):
     if cfg[C_PENALTY] == P_BUDGETED:
         if cfg[C_CD] * na <= vs:
             s[STATUS] = max(s[STATUS], 2.0)
-        e = _budget(
-            vs, na, s[VE], s[ROOT_S], s[NV], s[TAU], cfg[C_CD], s[REACH], gf, ga, cfg[C_W0], cfg[C_PACE]
-        )
+        e = _budget(vs, na, s[VE], s[ROOT_S], s[NV], s[TAU], cfg[C_CD], s[REACH], gf, ga, cfg[C_W0], cfg[C_PACE])
         s[ROOT_S] = math.hypot(s[ROOT_S], e * na)
         s[VE] += e * vs
     ratio, pull = gf / ga, 1.0 / (2.0 * ga * cfg[C_D])
     if agg != A_EACH:
         n[0] += 1.0
-        lam = _rate(cfg, s, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[0], 1.0)
+        lam = _rate(cfg, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[0], 1.0)
         z[0] += lam * vs * pull
         w = _lyapunov(ratio, lam, z[0]) + e
         s[W] += w * vs
@@ -189,7 +189,7 @@ def price(cfg, s, z, n, ccv, c, v, a, g):
         for i in range(v.size):
             if v[i] > 0.0:
                 n[i] += 1.0
-                lam = _rate(cfg, s, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[i], float(v.size))
+                lam = _rate(cfg, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[i], float(v.size))
                 z[i] += lam * v[i] * pull
                 w = _lyapunov(ratio, lam, z[i])
                 s[W] += w * v[i]
@@ -247,7 +247,7 @@ def advance(cfg, s, z, n, ccv, x, c, v, a, g, y):
 
 @njit(cache=True, error_model="numpy")
 def update(cfg, s, z, n, ccv, x, c, v, a, code, p, q, w, total, new):
-    """A checked round on a compiled domain. Returns 0, or 1, 2, 3 when cost_grad, violation, violation_grad is not finite."""
+    """A checked round on a compiled domain. Returns 0, or the number of the input (1, 2, 3) that is not finite."""
     if not_finite(c):
         return 1
     if not_finite(v):

@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-
 from lemmata_core import InvalidInput
+from lemmata_core.check import one_of
+
 from oco_anytime.certificate import STATUSES, Certificate, static_regret_bound
 from oco_anytime.domains.base import Domain, positive, vector
 
@@ -26,13 +27,6 @@ _PENALTIES = {"none": 0, "lyapunov": 1, "budgeted": 2}
 _SCHEDULES = {"sqrt": 0, "summable": 1, "fixed": 2}
 _CLOCKS = {"rounds": 0, "violations": 1}
 _AGGREGATES = {"max": 0, "sum": 1, "each": 2}
-
-
-def one_of(value: object, name: str, choices: Mapping[str, int]) -> str:
-    """`value` if it is among the choices, else `InvalidInput`."""
-    if not isinstance(value, str) or value not in choices:
-        raise InvalidInput.argument(name, expected="one of " + ", ".join(map(repr, choices)), got=value)
-    return value
 
 
 class Learner(ABC):
@@ -386,7 +380,27 @@ class PenaltyLearner(Learner):
             each), ``scalars`` by name, ``horizon`` (of the current epoch), ``version``, ``learner``, ``dim``.
         """
         k = self._k
-        names = ("T TAU H E W GF GA ROOT_S VE NV VR CCV UNIT EXC STATUS WEIGHT REACH BANK EPOCHS").split()
+        names = [
+            "T",
+            "TAU",
+            "H",
+            "E",
+            "W",
+            "GF",
+            "GA",
+            "ROOT_S",
+            "VE",
+            "NV",
+            "VR",
+            "CCV",
+            "UNIT",
+            "EXC",
+            "STATUS",
+            "WEIGHT",
+            "REACH",
+            "BANK",
+            "EPOCHS",
+        ]
         return {
             "version": STATE_VERSION,
             "learner": type(self).__name__,
@@ -522,9 +536,9 @@ class AnytimeCOCO(PenaltyLearner):
         diameter: float | None = None,
         check: bool = True,
     ) -> None:
-        one_of(penalty, "penalty", {"budgeted": 2, "lyapunov": 1})
+        one_of(penalty, "penalty", ("budgeted", "lyapunov"))
         budgeted = penalty == "budgeted"
-        schedule = one_of(schedule or ("summable" if budgeted else "sqrt"), "schedule", {"sqrt": 0, "summable": 1})
+        schedule = one_of(schedule or ("summable" if budgeted else "sqrt"), "schedule", ("sqrt", "summable"))
         clock = one_of(clock or ("violations" if budgeted else "rounds"), "clock", _CLOCKS)
         super().__init__(
             domain,

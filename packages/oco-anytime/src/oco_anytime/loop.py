@@ -4,19 +4,47 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-
 from lemmata_core import InvalidInput
+
 from oco_anytime.state import from_json, to_json
 
 if TYPE_CHECKING:
     from oco_anytime.environments.base import Environment
     from oco_anytime.learner import Learner
     from oco_anytime.runner import Run
+
+
+class Interruption:
+    """Within the block an interruption from the keyboard is noted instead of raised, so that no round is half played.
+
+    Outside the main thread, where signals cannot be caught, nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._before: Any = None
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+    def _note(self, *_: object) -> None:
+        self._asked = True
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
 
 
 class Recorder:
@@ -41,13 +69,15 @@ class Recorder:
         if self.path is not None and self.path.exists():
             self._resume()
 
-    def play_one(self) -> None:
-        """One round: decide, see the outcome, record, update."""
+    def play_one(self) -> bool:
+        """One round: decide, see the outcome, update, record. False if the environment was interrupted."""
         learner, t = self.learner, self.done
-        x = learner.predict()
-        outcome = self.environment.round(t, x)
+        x = self.environment.predict(learner, t)
+        try:
+            outcome = self.environment.round(t, x)
+        except KeyboardInterrupt:
+            return False
         learner.update(*outcome.feedback(learner))
-        # records follow the update: what an interruption cuts off is a round that never happened
         if self.x.shape[0]:
             self.x[t] = x
         v = np.maximum(np.atleast_1d(np.asarray(outcome.violation, dtype=float)), 0.0)
@@ -59,6 +89,7 @@ class Recorder:
         if self.marks[self.closed] == self.done:
             self.certificate[self.closed] = learner.certificate().regret_upper
             self.closed += 1
+        return True
 
     def save(self) -> None:
         """Write everything by rename."""

@@ -43,7 +43,7 @@ def budget_increment(
     budget: float,
     pace: float,
 ) -> float:
-    """The largest affordable extra weight e on a violation v with gradient norm na. [N]
+    """The largest affordable extra weight e on a violation v with gradient norm na [N].
 
     Parameters
     ----------

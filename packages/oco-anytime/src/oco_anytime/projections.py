@@ -116,7 +116,7 @@ def l1(radius, y, out, work):
 
 @njit(cache=True, error_model="numpy")
 def _shifted(tau, lower, upper, w, y, out):
-    """out = clip(y - tau w); returns (w . out, sum of w^2 over the entries strictly inside)."""
+    """Out = clip(y - tau w); returns (w . out, sum of w^2 over the entries strictly inside)."""
     level, slope = 0.0, 0.0
     for i in range(y.size):
         x = y[i] - tau * w[i]
@@ -133,7 +133,7 @@ def _shifted(tau, lower, upper, w, y, out):
 
 @njit(cache=True, error_model="numpy")
 def eq_box(lower, upper, w, total, y, out):
-    """Onto {lower <= x <= upper, w . x = total}, w > 0 (`out` apart from `y`): safeguarded Newton on the one multiplier.
+    """Onto {lower <= x <= upper, w . x = total}, w > 0: safeguarded Newton on the one multiplier; `out` is not `y`.
 
     w . clip(y - tau w) is non-increasing and piecewise linear in tau, so Newton ends on the right piece; the last
     loop corrects x itself, where no large y can cancel.

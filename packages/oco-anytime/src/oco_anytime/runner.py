@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from lemmata_core import InvalidInput
+from lemmata_core.check import positive_int
+
 from oco_anytime.learner import PenaltyLearner
+from oco_anytime.loop import Interruption, Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,7 +116,7 @@ class Run:
         """Read what `to_npz` wrote."""
         with np.load(path, allow_pickle=False) as f:
             return cls(
-                x=f["x"] if "x" in f else None,
+                x=f["x"] if "x" in f.files else None,
                 cost=f["cost"],
                 violation=f["violation"],
                 certificate=f["certificate"],
@@ -127,7 +129,7 @@ class Run:
 def _write_npz(path: Path, arrays: dict[str, Any]) -> None:
     from lemmata_core.files import atomic_write
 
-    with atomic_write(path) as f:
+    with atomic_write(path, "wb") as f:
         np.savez_compressed(f, **arrays)
 
 
@@ -166,7 +168,9 @@ def _linear_input(
             rows = rows[:, None, :]
             rhs = np.ascontiguousarray(np.broadcast_to(rhs, (rounds,)))[:, None]
         if rows.ndim != 3 or rows.shape[0] != rounds or rows.shape[2] != d:
-            raise InvalidInput.argument("A", expected=f"shape ({rounds}, {d}) or ({rounds}, m, {d})", got=str(np.shape(A)))
+            raise InvalidInput.argument(
+                "A", expected=f"shape ({rounds}, {d}) or ({rounds}, m, {d})", got=str(np.shape(A))
+            )
         if rhs.shape != rows.shape[:2]:
             raise InvalidInput.argument("b", expected=f"shape {rows.shape[:2]}", got=f"shape {np.shape(b)}")
     for name, value in (("costs", C), ("A", rows), ("b", rhs)):
@@ -176,7 +180,12 @@ def _linear_input(
 
 
 def play_linear(
-    learner: PenaltyLearner, costs: ArrayLike, A: ArrayLike | None = None, b: ArrayLike | None = None, *, record: str = "all"
+    learner: PenaltyLearner,
+    costs: ArrayLike,
+    A: ArrayLike | None = None,
+    b: ArrayLike | None = None,
+    *,
+    record: str = "all",
 ) -> Run:
     """Play linear costs ``costs[t] . x`` and constraints ``A[t] . x <= b[t]`` in one compiled loop.
 
@@ -225,11 +234,13 @@ def play_linear(
         played, grads = learner.domain._tangent(C), learner.domain._tangent(rows)
     marks = _marks(record, rounds)
     n = marks.size
+    # a point handed out earlier must not move
+    learner._x, learner._view = learner._x.copy(), None
     X = np.empty((rounds if record == "all" else 0, C.shape[1]))
     cost, viol, cert = np.zeros(n), np.zeros((n, rhs.shape[1])), np.zeros(n)
     done, closed, status = 0, 0, "complete"
-    try:
-        while done < rounds:
+    with Interruption() as asked:
+        while done < rounds and not asked:
             to = min(done + _CHUNK, rounds)
             part = slice(done, to)
             stop = int(np.searchsorted(marks, to, side="right"))
@@ -238,14 +249,12 @@ def play_linear(
                 *learner._set, done, marks[closed:], X[part] if record == "all" else X,
                 cost[closed:], viol[closed:], cert[closed:],
             )  # fmt: skip
-            learner._view = None
             done, closed = to, stop
-    except KeyboardInterrupt:
+    if done < rounds:
         status = "interrupted"
-    if done < rounds and closed < n:
-        if done > (marks[closed - 1] if closed else 0):
-            marks[closed], cert[closed] = done, learner.certificate().regret_upper
-            closed += 1
+    if done < rounds and closed < n and done > (marks[closed - 1] if closed else 0):
+        marks[closed], cert[closed] = done, learner.certificate().regret_upper
+        closed += 1
     learner._after_rounds()
     total = viol[:closed, 0] if single and viol.shape[1] == 1 else viol[:closed]
     if viol.shape[1] == 0:
@@ -297,17 +306,15 @@ def play(
     InvalidInput
         For bad arguments, or a checkpoint of another run.
     """
-    from oco_anytime.loop import Recorder
-
-    if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0:
-        raise InvalidInput.argument("rounds", expected="an integer of at least 0", got=rounds)
+    rounds = positive_int(rounds, "rounds", minimum=0)
     began = time.perf_counter()
     book = Recorder(_marks(record, rounds), record, learner, environment, checkpoint)
     saved = seen = began
     status = "complete"
-    try:
-        while book.done < rounds:
-            book.play_one()
+    with Interruption() as asked:
+        while book.done < rounds and not asked:
+            if not book.play_one():
+                break
             if not book.done & 255:
                 now = time.perf_counter()
                 if checkpoint is not None and now - saved > _CHECKPOINT_SECONDS:
@@ -316,7 +323,7 @@ def play(
                 if progress is not None and now - seen > 0.2:
                     progress.advance(book.done - book.shown)
                     book.shown, seen = book.done, now
-    except KeyboardInterrupt:
+    if book.done < rounds:
         status = "interrupted"
     if progress is not None:
         progress.advance(book.done - book.shown)
@@ -337,7 +344,9 @@ def _call(make: Callable[..., Any], *args: Any) -> Any:
     return make(*args[:n])
 
 
-def _one(make_learner: Callable[..., Learner], make_environment: Callable[..., Environment], seed: Any, rounds: int) -> Run:
+def _one(
+    make_learner: Callable[..., Learner], make_environment: Callable[..., Environment], seed: Any, rounds: int
+) -> Run:
     environment = make_environment(seed)
     learner = _call(make_learner, environment)
     arrays = environment.linear(rounds) if hasattr(environment, "linear") else None

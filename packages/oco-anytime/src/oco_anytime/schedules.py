@@ -8,7 +8,7 @@ import math
 
 
 def sqrt_schedule(n: float) -> float:
-    """lambda = 1/(2 sqrt n): the known-horizon choice 1/(2 sqrt T) made anytime.
+    """Lambda = 1/(2 sqrt n): the known-horizon choice 1/(2 sqrt T) made anytime.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def sqrt_schedule(n: float) -> float:
 
 
 def summable_schedule(n: float, rows: float, eps: float) -> float:
-    """lambda = sqrt(k/(m n)) / (1 + log n)^((1+eps)/2), k = 1/(4 (1 + 1/eps)): squares sum to at most 1/(4 m).
+    """Lambda = sqrt(k/(m n)) / (1 + log n)^((1+eps)/2), k = 1/(4 (1 + 1/eps)): squares sum to at most 1/(4 m).
 
     Parameters
     ----------
@@ -53,5 +53,5 @@ def summable_schedule(n: float, rows: float, eps: float) -> float:
 
 
 def fixed_schedule(horizon: float) -> float:
-    """lambda = 1/(2 sqrt T), constant: the ancestor with a known horizon T (arXiv 2310.18955) [P]."""
+    """Lambda = 1/(2 sqrt T), constant: the ancestor with a known horizon T (arXiv 2310.18955) [P]."""
     return 0.5 / math.sqrt(horizon)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-
 from lemmata_core import InvalidInput
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-
 from lemmata_core import InvalidInput
+from lemmata_core.check import in_range
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -47,20 +47,7 @@ def vector(x: ArrayLike, name: str, dim: int | None = None, *, finite: bool = Tr
 
 def positive(x: float, name: str) -> float:
     """`x` as a float that is finite and above 0."""
-    try:
-        value = float(x)
-    except (TypeError, ValueError):
-        raise InvalidInput.argument(name, expected="a positive number", got=x) from None
-    if not (np.isfinite(value) and value > 0.0):
-        raise InvalidInput.argument(name, expected="a positive finite number", got=value)
-    return value
-
-
-def dimension(d: int, name: str = "d") -> int:
-    """`d` as an int of at least 1."""
-    if isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 1:
-        raise InvalidInput.argument(name, expected="an integer of at least 1", got=d)
-    return int(d)
+    return in_range(x, name, 0.0, low_open=True)
 
 
 class Domain(ABC):
@@ -182,7 +169,7 @@ class Domain(ABC):
     def _support(self, c: Vector) -> Vector: ...
 
     def tangent(self, g: ArrayLike) -> Vector:
-        """`g` projected on the directions in which the domain extends. [N]
+        """`g` projected on the directions in which the domain extends [N].
 
         Inner products with differences of points stay the same, norms become smaller.
 
@@ -207,6 +194,25 @@ class Domain(ABC):
     def polyhedron(self) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector] | None:
         """The set as (A_ub, b_ub, A_eq, b_eq, lower, upper) for linear programs, or None if it is none."""
         return None
+
+    def cvxpy(self, x: Any) -> list[Any]:
+        """The set as constraints on a cvxpy variable of shape (d,).
+
+        Raises
+        ------
+        InvalidInput
+            If the domain is known by its projection only.
+        """
+        rows = self.polyhedron()
+        if rows is None:
+            raise InvalidInput.argument("domain", expected="a set described by constraints", got=type(self).__name__)
+        A_ub, b_ub, A_eq, b_eq, lower, upper = rows
+        limits = [x >= lower, x <= upper]
+        if A_ub.size:
+            limits.append(A_ub @ x <= b_ub)
+        if A_eq.size:
+            limits.append(A_eq @ x == b_eq)
+        return limits
 
 
 def box_rows(d: int) -> tuple[Vector, Vector]:

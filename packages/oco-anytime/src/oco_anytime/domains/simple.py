@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
 from lemmata_core import InvalidInput
-from oco_anytime.domains.base import Compiled, Domain, box_rows, dimension, positive, vector
+from lemmata_core.check import positive_int
+
+from oco_anytime.domains.base import Compiled, Domain, box_rows, positive, vector
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -25,6 +26,7 @@ class _Simple(Domain):
     _spec: Compiled
 
     def compiled(self) -> Compiled:
+        """The set as the compiled loop knows it."""
         return self._spec
 
     def _project(self, y: Vector) -> Vector:
@@ -54,7 +56,7 @@ class Ball(_Simple):
     """
 
     def __init__(self, d: int, radius: float = 1.0, center: ArrayLike | None = None) -> None:
-        self.dim = dimension(d)
+        self.dim = positive_int(d, "d")
         self.radius = positive(radius, "radius")
         self.diameter = 2.0 * self.radius
         self._center = np.zeros(d) if center is None else vector(center, "center", self.dim).copy()
@@ -64,11 +66,18 @@ class Ball(_Simple):
         return max(0.0, float(np.linalg.norm(x - self._center)) - self.radius) / max(1.0, self.radius)
 
     def center(self) -> Vector:
+        """A point of the domain where a learner may start."""
         return self._center.copy()
 
     def _support(self, c: Vector) -> Vector:
         size = np.linalg.norm(c)
         return self._center - (self.radius / size) * c if size > 0 else self._center.copy()
+
+    def cvxpy(self, x: Any) -> list[Any]:
+        """The set as constraints on a cvxpy variable."""
+        import cvxpy
+
+        return [cvxpy.norm(x - self._center) <= self.radius]
 
 
 class Box(_Simple):
@@ -82,7 +91,7 @@ class Box(_Simple):
     """
 
     def __init__(self, d: int, lower: ArrayLike = 0.0, upper: ArrayLike = 1.0) -> None:
-        self.dim = dimension(d)
+        self.dim = positive_int(d, "d")
         self.lower, self.upper = _bounds(self.dim, lower, upper)
         self.diameter = max(float(np.linalg.norm(self.upper - self.lower)), np.finfo(float).tiny)
         self._spec = Compiled(_BOX, self.lower, self.upper, _NONE, 0.0)
@@ -92,12 +101,14 @@ class Box(_Simple):
         return max(0.0, float((self.lower - x).max()), float((x - self.upper).max())) / self._scale
 
     def center(self) -> Vector:
+        """A point of the domain where a learner may start."""
         return 0.5 * (self.lower + self.upper)
 
     def _support(self, c: Vector) -> Vector:
         return np.where(c > 0, self.lower, self.upper)
 
     def polyhedron(self) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector]:
+        """The set as (A_ub, b_ub, A_eq, b_eq, lower, upper)."""
         return *box_rows(self.dim), *box_rows(self.dim), self.lower, self.upper
 
 
@@ -112,7 +123,7 @@ class Simplex(_Simple):
     """
 
     def __init__(self, d: int, total: float = 1.0) -> None:
-        self.dim = dimension(d)
+        self.dim = positive_int(d, "d")
         self.total = positive(total, "total")
         self.diameter = float(np.sqrt(2.0)) * self.total
         self._spec = Compiled(_SIMPLEX, _NONE, _NONE, _NONE, self.total)
@@ -122,6 +133,7 @@ class Simplex(_Simple):
         return max(0.0, float((-x).max()), off) / max(1.0, self.total)
 
     def center(self) -> Vector:
+        """A point of the domain where a learner may start."""
         return np.full(self.dim, self.total / self.dim)
 
     def _support(self, c: Vector) -> Vector:
@@ -133,6 +145,7 @@ class Simplex(_Simple):
         return G - G.mean(axis=-1, keepdims=True)
 
     def polyhedron(self) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector]:
+        """The set as (A_ub, b_ub, A_eq, b_eq, lower, upper)."""
         one = np.ones((1, self.dim))
         return (
             *box_rows(self.dim), one, np.array([self.total]), np.zeros(self.dim), np.full(self.dim, self.total)
@@ -150,7 +163,7 @@ class L1Ball(_Simple):
     """
 
     def __init__(self, d: int, radius: float = 1.0) -> None:
-        self.dim = dimension(d)
+        self.dim = positive_int(d, "d")
         self.radius = positive(radius, "radius")
         self.diameter = 2.0 * self.radius
         self._spec = Compiled(_L1, _NONE, _NONE, _NONE, self.radius)
@@ -160,6 +173,7 @@ class L1Ball(_Simple):
         return max(0.0, over) / max(1.0, self.radius)
 
     def center(self) -> Vector:
+        """A point of the domain where a learner may start."""
         return np.zeros(self.dim)
 
     def _support(self, c: Vector) -> Vector:
@@ -167,6 +181,12 @@ class L1Ball(_Simple):
         i = int(np.argmax(np.abs(c)))
         x[i] = -self.radius if c[i] >= 0 else self.radius
         return x
+
+    def cvxpy(self, x: Any) -> list[Any]:
+        """The set as constraints on a cvxpy variable."""
+        import cvxpy
+
+        return [cvxpy.norm1(x) <= self.radius]
 
 
 class _OneRow(_Simple):
@@ -202,6 +222,7 @@ class _OneRow(_Simple):
         return x
 
     def polyhedron(self) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector]:
+        """The set as (A_ub, b_ub, A_eq, b_eq, lower, upper)."""
         row, rhs, none = self._w[None], np.array([self._total]), box_rows(self.dim)
         rows = (row, rhs, *none) if self._le else (*none, row, rhs)
         return *rows, np.zeros(self.dim), self._cap
@@ -222,7 +243,7 @@ class CappedSimplex(_OneRow):
     _le = False
 
     def __init__(self, d: int, total: float = 1.0, cap: ArrayLike = 1.0) -> None:
-        d = dimension(d)
+        d = positive_int(d, "d")
         total = positive(total, "total")
         _, caps = _bounds(d, 0.0, cap, "cap")
         if caps.sum() < total * (1.0 - 1e-12):
@@ -232,6 +253,7 @@ class CappedSimplex(_OneRow):
         self.diameter = min(self.diameter, float(np.sqrt(2.0 * total * min(total, float(caps.max())))))
 
     def center(self) -> Vector:
+        """A point of the domain where a learner may start."""
         return self._project(np.full(self.dim, self._total / self.dim))
 
     def _tangent(self, G: Vector) -> Vector:
@@ -262,6 +284,7 @@ class BudgetSet(_OneRow):
         self._set_up(w, budget, caps)
 
     def center(self) -> Vector:
+        """A point of the domain where a learner may start."""
         return self._project(0.5 * np.minimum(self._cap, self._total / (self._w * self.dim)))
 
 
@@ -270,7 +293,9 @@ def _bounds(d: int, lower: ArrayLike, upper: ArrayLike, name: str = "upper") -> 
         lo = np.array(np.broadcast_to(np.asarray(lower, dtype=float), (d,)))
         up = np.array(np.broadcast_to(np.asarray(upper, dtype=float), (d,)))
     except ValueError:
-        raise InvalidInput.argument(name, expected=f"a number or a vector of {d}", got=f"shape {np.shape(upper)}") from None
+        raise InvalidInput.argument(
+            name, expected=f"a number or a vector of {d}", got=f"shape {np.shape(upper)}"
+        ) from None
     if not (np.isfinite(lo).all() and np.isfinite(up).all()):
         raise InvalidInput.argument(name, expected="finite bounds (the domain must be bounded)", got="NaN or infinity")
     if (lo > up).any():
