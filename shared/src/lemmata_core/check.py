@@ -122,7 +122,8 @@ def _describe(
     kind = {"i": "integers", "u": "non-negative integers", "b": "truth values", "c": "complex numbers"}.get(
         "" if dtype is None else np.dtype(dtype).kind, "numbers"
     )
-    text = f"a {dims}array of {'finite ' if finite and kind in {'numbers', 'complex numbers'} else ''}{kind}"
+    article = f"a {dims}" if dims else "an "
+    text = f"{article}array of {'finite ' if finite and kind.endswith('numbers') else ''}{kind}"
     if shape is not None:
         sizes = ", ".join("any" if s is None else str(s) for s in shape)
         text += f" of shape ({sizes}{',' if len(shape) == 1 else ''})"

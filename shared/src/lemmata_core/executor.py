@@ -146,13 +146,14 @@ def executor(spec: str = "local") -> Iterator[Executor]:
     """
     kind, workers = _parse(spec)
     if kind == "serial":
-        yield _OneThread(_Serial())
+        with _Serial() as inner:
+            yield _OneThread(inner)
     elif kind == "local":
         with _pool(workers) as pool:
             yield _OneThread(pool)
     else:
-        with _dask(spec) as inner:
-            yield _OneThread(inner)
+        with _dask(spec) as cluster:
+            yield _OneThread(cluster)
 
 
 def _parse(spec: object) -> tuple[str, int]:
