@@ -158,7 +158,9 @@ def clebsch_gordan_entry(l1, l2, l3, m1, m2):
     return block(l1, l2, M)[m1 - first_m1(l1, l2, M), l3 - max(abs(l1 - l2), abs(M))]
 
 
-@pytest.mark.parametrize("call", [wigner_3j, clebsch_gordan, gaunt_coefficient, bracket_coefficient, coupling_coefficient])
+@pytest.mark.parametrize(
+    "call", [wigner_3j, clebsch_gordan, gaunt_coefficient, bracket_coefficient, coupling_coefficient]
+)
 @pytest.mark.parametrize("bad", [(-1, 0, 0), (1, 1.5, 0), (True, 1, 1), ("1", 1, 1)])
 def test_bad_degrees_are_refused(call, bad):
     with pytest.raises(InvalidInput, match="l: expected"):

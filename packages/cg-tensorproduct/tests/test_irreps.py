@@ -38,7 +38,9 @@ def test_product_of_irreps():
     assert Irreps("2x1o+0e")[:1] == "2x1o"
 
 
-@pytest.mark.parametrize("bad", ["1", "1z", "x1o", "2x", "-1o", "2x-1e", "1o++0e", "1o,0e", "1.5x0e", None, 3, object()])
+@pytest.mark.parametrize(
+    "bad", ["1", "1z", "x1o", "2x", "-1o", "2x-1e", "1o++0e", "1o,0e", "1.5x0e", None, 3, object()]
+)
 def test_bad_irreps_are_named(bad):
     with pytest.raises(InvalidInput, match="irrep"):
         Irreps(bad)

@@ -4,23 +4,22 @@ import pytest
 import torch
 from cg_tensorproduct import InvalidInput, Irreps, clebsch_gordan, rotation_matrix
 from e3nn import o3
-from helpers_cg import rotation
 
 
-def test_degree_one_is_the_rotation_itself():
+def test_degree_one_is_the_rotation_itself(rotation):
     R = rotation(0)
     assert torch.allclose(rotation_matrix(1, R), R, atol=1e-14)
 
 
 @pytest.mark.parametrize("degree", [0, 2, 5, 8, 11])
-def test_equals_e3nn(degree):
+def test_equals_e3nn(degree, rotation):
     R = rotation(1)
     theirs = o3.Irrep(degree, 1).D_from_matrix(R)
     assert torch.allclose(rotation_matrix(degree, R), theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize("degree", [3, 8, 24, 64])
-def test_turns_harmonics(degree):
+def test_turns_harmonics(degree, rotation):
     """D^l moves the harmonics of a rotated point: here through coupling, (l-1) x 1 -> l, which knows no rotation."""
     R = rotation(2)
     lower, upper = rotation_matrix(degree - 1, R), rotation_matrix(degree, R)
@@ -30,7 +29,7 @@ def test_turns_harmonics(degree):
 
 
 @pytest.mark.parametrize("degree", [1, 4, 12])
-def test_is_a_representation_and_survives_the_poles(degree):
+def test_is_a_representation_and_survives_the_poles(degree, rotation):
     about_pole = torch.eye(3, dtype=torch.float64)
     about_pole[0, 0] = about_pole[2, 2] = -1.0  # half a turn about y, the polar axis
     flip = torch.diag(torch.tensor([-1.0, -1.0, 1.0], dtype=torch.float64))

@@ -203,8 +203,8 @@ def clebsch_gordan(l1: int, l2: int, l3: int, *, basis: str = "real") -> Array:
 
 @lru_cache(maxsize=4096)
 def _real_tensor(l1: int, l2: int, l3: int) -> Array:
-    # In the real basis (m1, m2) meets only m3 = +-|m1| +- |m2|: at most 4 complex terms an entry, so the matrix products
-    # below add nothing but exact zeros to them.
+    # In the real basis (m1, m2) meets only m3 = +-|m1| +- |m2|: at most 4 complex terms an entry, so the matrix
+    # products below add nothing but exact zeros to them.
     tensor = _complex_tensor(l1, l2, l3).astype(complex)
     tensor = np.tensordot(real_basis(l1), tensor, axes=(0, 0))
     tensor = np.tensordot(real_basis(l2), tensor, axes=(0, 1)).transpose(1, 0, 2)
@@ -225,14 +225,15 @@ def _log_norm(l1: int, l2: int, l3: int) -> float:
 def gaunt_coefficient(l1: int, l2: int, l3: int) -> float:
     """The factor g with which a path stands in the pointwise product of two functions on the sphere.
 
-    In e3nn's basis and with orthonormal real harmonics, ``(F G)[l3] = sum g(l1, l2, l3) w3j(l1, l2, l3) . (x[l1], y[l2])``
-    with all signs positive.
+    In e3nn's basis and with orthonormal real harmonics, ``(F G)[l3] = sum g(l1, l2, l3) w3j(l1, l2, l3) . (x[l1],
+    y[l2])`` with all signs positive.
 
     Returns
     -------
     float
         ``Delta h! / ((h - l1)! (h - l2)! (h - l3)!) sqrt((2 l1 + 1)(2 l2 + 1)(2 l3 + 1) / 4 pi)`` with
-        ``h = (l1 + l2 + l3) / 2``; zero when the sum is odd or the triangle is broken: these paths the pointwise product loses.
+        ``h = (l1 + l2 + l3) / 2``; zero when the sum is odd or the triangle is broken: these paths the pointwise
+        product loses.
 
     Raises
     ------
@@ -254,7 +255,8 @@ def bracket_coefficient(l1: int, l2: int, l3: int) -> float:
     -------
     float
         ``2 Delta (h + 1)! / ((h - l1)! (h - l2)! (h - l3)!) sqrt((2 l1 + 1)(2 l2 + 1)(2 l3 + 1) / 4 pi)`` with
-        ``h = (l1 + l2 + l3 - 1) / 2``; zero when the sum is even or the triangle is broken. Never below 1.19682684 otherwise.
+        ``h = (l1 + l2 + l3 - 1) / 2``; zero when the sum is even or the triangle is broken. Never below 1.19682684
+        otherwise.
 
     Raises
     ------

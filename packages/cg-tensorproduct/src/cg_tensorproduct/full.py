@@ -13,7 +13,7 @@ from cg_tensorproduct import inputs, ops
 from cg_tensorproduct.autotune import Costs, pick
 from cg_tensorproduct.coupling import clebsch_gordan
 from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths
-from cg_tensorproduct.plans import ALGORITHMS, build_plan
+from cg_tensorproduct.plans import ALGORITHMS, PlanStore
 
 Tensor = torch.Tensor
 
@@ -31,13 +31,16 @@ class FullTensorProduct(nn.Module):
     irrep_normalization : {"component", "norm", "none"}
         Scale ``sqrt(2 l3 + 1)``, ``sqrt((2 l1 + 1)(2 l2 + 1))`` or 1.
     algorithm : {"auto", "dense", "blocked", "signal", "sparse", "kernel"}
-        How to compute; the results agree to rounding. "auto" picks by a cost model, see `choose_algorithm`.
+        How to compute; the results agree to rounding. "auto" picks by a cost model, see `choose_algorithm`. "kernel"
+        needs the extra `cpu`; where a compiled graph could get its derivatives wrong, "dense" or "blocked" stand in for
+        it.
     layout : {"mul_ir", "ir_mul"}
         Whether a term of multiplicity n stands copy by copy (e3nn) or component by component.
     dtype, device : optional
         What to prepare for at construction; other floating dtypes and devices are prepared at their first use.
     inference : bool
-        Promise that no derivative is taken inside `torch.compile`; then the compiled graph may use the native kernel.
+        Promise that nothing is differentiated twice through `torch.compile`; then a compiled graph uses the native
+        kernel also where an input requires grad.
     deterministic : bool
         Keep to the model's choice, whatever `autotune` has measured.
     validate : bool
@@ -82,13 +85,13 @@ class FullTensorProduct(nn.Module):
         self._problem = found.problem(layout)
         self._dims = self._problem.dim1, self._problem.dim2, self._problem.dim_out
         self._costs = Costs.of(self._problem)
-        self._plans: dict[tuple[str, torch.dtype, torch.device], Any] = {}
+        self._store = PlanStore(self._problem)
         # e3nn's class registers both, so its state_dict loads here and ours there.
         self.register_buffer("weight", torch.zeros(0))
         self.register_buffer("output_mask", torch.ones(self.irreps_out.dim))
         self._register_load_state_dict_pre_hook(drop_generated_code)
         if algorithm != "auto":
-            self._plan(algorithm, dtype or torch.get_default_dtype(), torch.device(device or "cpu"))
+            self._store.get(algorithm, dtype or torch.get_default_dtype(), torch.device(device or "cpu"))
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """The product of two batches of features.
@@ -120,7 +123,7 @@ class FullTensorProduct(nn.Module):
         rows1, rows2 = x1.reshape(batch.numel(), dim1), x2.reshape(batch.numel(), dim2)
         work, out = inputs.working_dtype(x1, x2)
         rows1, rows2 = rows1.to(work), rows2.to(work)
-        plan = self._plan(self._choice(rows1, rows2), work, x1.device)
+        plan = self._store.get(self._choice(rows1, rows2), work, x1.device)
         if torch.is_autocast_enabled(x1.device.type):
             with torch.autocast(x1.device.type, enabled=False):
                 z = ops.product(plan, rows1, rows2)
@@ -162,34 +165,22 @@ class FullTensorProduct(nn.Module):
         return torch.as_tensor(basis)
 
     def _choice(self, x: Tensor, y: Tensor) -> str:
-        if self.algorithm != "auto":
+        native = True
+        if torch.compiler.is_compiling():
+            # In a compiled region torch drops second derivatives of a Function around a native op without saying so
+            # (the weight gradient of force training comes out as half its value). Plain torch operations are right
+            # there.
+            grad = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
+            native = (self.inference or not grad) and not torch._C._are_functorch_transforms_active()
+        if self.algorithm != "auto" and (native or self.algorithm != "kernel"):
             return self.algorithm
-        grad = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
-        # A native op inside a compiled region cannot be differentiated twice, so there it needs a promise.
-        native = not torch.compiler.is_compiling() or self.inference or not grad
-        return pick(self._costs, x.shape[0], x.dtype, x.device, grad=grad, native=native, measured=not self.deterministic)
-
-    def _plan(self, algorithm: str, dtype: torch.dtype, device: torch.device) -> Any:
-        key = algorithm, dtype, device
-        if key not in self._plans:
-            self._plans[key] = build_plan(algorithm, self._problem, dtype, device)
-        return self._plans[key]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plans": {}}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> FullTensorProduct:
-        # Plans are immutable and can be shared; everything else is small.
-        copy = self.__class__.__new__(self.__class__)
-        memo[id(self)] = copy
-        from copy import deepcopy
-
-        copy.__dict__.update({k: v if k == "_problem" else deepcopy(v, memo) for k, v in self.__getstate__().items()})
-        return copy
+        return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=not self.deterministic)
 
     def extra_repr(self) -> str:
         """Irreps, number of paths and algorithm."""
-        return f"{self.irreps_in1} x {self.irreps_in2} -> {self.irreps_out} | {len(self.paths)} paths | {self.algorithm}"
+        return (
+            f"{self.irreps_in1} x {self.irreps_in2} -> {self.irreps_out} | {len(self.paths)} paths | {self.algorithm}"
+        )
 
 
 def drop_generated_code(state: dict[str, Any], prefix: str, *_: object) -> None:

@@ -41,7 +41,7 @@ class Irrep:
     """
 
     __slots__ = ("l", "p")
-    l: int
+    l: int  # noqa: E741
     p: int
 
     def __init__(self, l: int | str | tuple[int, int] | Irrep, p: int | None = None) -> None:  # noqa: E741

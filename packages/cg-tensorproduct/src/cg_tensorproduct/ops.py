@@ -1,12 +1,13 @@
 """A full product as a torch operation: the right front door for eager mode, functorch and the compiler.
 
-The form T(x, y, z) = <z, x (x) y> is trilinear, so two operations close under differentiation: ``couple(x, y) -> z`` and
-``back(x, y, g) -> (gx, gy)``. d couple is back; d back with cotangents (hx, hy) is ``back(hx, hy, g)`` for (x, y) and
-``couple(hx, y) + couple(x, hy)`` for g. Derivatives of every order follow, and only x, y and g are ever kept.
+The form T(x, y, z) = <z, x (x) y> is trilinear, so two operations close under differentiation: ``couple(x, y) -> z``
+and ``back(x, y, g) -> (gx, gy)``. d couple is back; d back with cotangents (hx, hy) is ``back(hx, hy, g)`` for (x, y)
+and ``couple(hx, y) + couple(x, hy)`` for g. Derivatives of every order follow, and only x, y and g are ever kept.
 
-Three doors, because no single mechanism of torch serves all of them: an old-style Function costs least in eager mode; functorch
-needs a separate setup_context with vmap and jvp; Dynamo refuses a Function that defines jvp.
+Three doors, because no single mechanism of torch serves all of them: an old-style Function costs least in eager mode;
+functorch needs a separate setup_context with vmap and jvp; Dynamo refuses a Function that defines jvp.
 """
+# ruff: noqa: ARG001, ARG004 - torch fixes the signatures of setup_context and of fake implementations
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ Tensor = torch.Tensor
 
 
 class Plan(Protocol):
-    """What an algorithm offers. `native` plans hide their arithmetic from torch; the others are differentiable torch."""
+    """What an algorithm offers. `native` plans hide their arithmetic from torch; the others are differentiable
+    torch.
+    """
 
     name: str
     native: bool
@@ -251,5 +254,7 @@ class _CompiledBack(Function):
     def backward(ctx: Any, hx: Tensor, hy: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         x, y, g = ctx.saved_tensors
         gx, gy = _CompiledBack.apply(hx, hy, g, ctx.handle, ctx.dim_out)
-        gg = _CompiledCouple.apply(hx, y, ctx.handle, ctx.dim_out) + _CompiledCouple.apply(x, hy, ctx.handle, ctx.dim_out)
+        gg = _CompiledCouple.apply(hx, y, ctx.handle, ctx.dim_out) + _CompiledCouple.apply(
+            x, hy, ctx.handle, ctx.dim_out
+        )
         return gx, gy, gg, None, None

@@ -1,7 +1,7 @@
 """Paths of a tensor product, their normalisation, and where each stands in the caller's vectors.
 
-The only place that knows e3nn's order: inputs simplified; paths by (i1, i2, l3); output terms sorted stably by (l, p), odd
-before even, equal irreps not merged; copies of a path u-major.
+The only place that knows e3nn's order: inputs simplified; paths by (i1, i2, l3); output terms sorted stably by (l, p),
+odd before even, equal irreps not merged; copies of a path u-major.
 """
 
 from __future__ import annotations
@@ -137,17 +137,16 @@ def full_paths(
     normalization = check_choice("irrep_normalization", irrep_normalization or "component", NORMALIZATIONS)
     wanted = None if filter_ir_out is None else _filter(filter_ir_out)
     found: list[tuple[int, int, Irrep]] = [
-        (i1, i2, ir)
-        for i1, (_, ir1) in enumerate(in1)
-        for i2, (_, ir2) in enumerate(in2)
-        for ir in ir1 * ir2
+        (i1, i2, ir) for i1, (_, ir1) in enumerate(in1) for i2, (_, ir2) in enumerate(in2) for ir in ir1 * ir2
     ]
     if wanted is not None:
         reachable = {ir for _, _, ir in found}
         for ir in wanted:
             if ir not in reachable:
                 listed = ", ".join(map(str, sorted(reachable))) or "none"
-                raise InvalidInput.argument("filter_ir_out", expected=f"irreps that a path reaches ({listed})", got=str(ir))
+                raise InvalidInput.argument(
+                    "filter_ir_out", expected=f"irreps that a path reaches ({listed})", got=str(ir)
+                )
         found = [entry for entry in found if entry[2] in wanted]
     unsorted = Irreps([(in1[i1].mul * in2[i2].mul, ir) for i1, i2, ir in found])
     out, place, _ = unsorted.sort()
@@ -208,3 +207,37 @@ def block_rows(pair: Pair, M: int) -> BlockRows:
     n = len(vectors)
     even, odd = (np.array(r).reshape(-1, n) for r in rows)
     return BlockRows(first_m1(pair.l1, pair.l2, M), even, odd, tuple(index[0]), tuple(index[1]))
+
+
+def complex_rows(dim: int, terms: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """How real columns become complex components: ``Re X[c] = a x[i]``, ``Im X[c] = b x[j]``.
+
+    Component m > 0 is ``(-1)^m (x[m] + i x[-m]) / sqrt 2``, component -m is ``(x[m] - i x[-m]) / sqrt 2``. The phase
+    ``(-i)^l`` of the full change of basis is part of `block_rows`.
+
+    Parameters
+    ----------
+    dim : int
+        Number of columns.
+    terms : iterable of ndarray [mul, 2 l + 1]
+        Columns of the copies of each term.
+
+    Returns
+    -------
+    index : ndarray [dim, 2]
+        i and j of each column c.
+    factor : ndarray [dim, 2]
+        a and b.
+    """
+    index = np.repeat(np.arange(dim)[:, None], 2, axis=1)
+    factor = np.tile([1.0, 0.0], (dim, 1))
+    half = np.sqrt(0.5)
+    for columns in terms:
+        degree = (columns.shape[1] - 1) // 2
+        m = np.arange(1, degree + 1)
+        plus, minus = columns[:, degree + m], columns[:, degree - m]
+        for target, sign in ((plus, (-1.0) ** m * half), (minus, half)):
+            index[target, 0], index[target, 1] = plus, minus
+            factor[target, 0] = sign
+            factor[target, 1] = sign if target is plus else -half
+    return index, factor

@@ -1,7 +1,7 @@
 """Blocked algorithm: in the complex basis m1 + m2 = M, so every pair of degrees falls apart into small square blocks.
 
-O(L^5) multiplications for one copy of l = 0..L on both sides instead of O(L^6), all of them in batched matrix products: blocks
-of one shape go through one `torch.bmm`.
+O(L^5) multiplications for one copy of l = 0..L on both sides instead of O(L^6), all of them in batched matrix products:
+blocks of one shape go through one `torch.bmm`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from cg_tensorproduct.ops import register
-from cg_tensorproduct.paths import Pair, Problem, block_rows
+from cg_tensorproduct.paths import Pair, Problem, block_rows, complex_rows
 
 _CHUNK_BYTES = 1 << 20  # one chunk of z and O should stay in a core's share of the cache
 
@@ -32,21 +32,14 @@ class _Group:
 
 
 class _ComplexRows:
-    """Real columns -> complex components: ``Xr = ar x[ir]``, ``Xi = ai x[ii]`` (m > 0: (-1)^m (x_m + i x_-m) / sqrt 2)."""
+    """Real columns -> complex components: ``Xr = ar x[ir]``, ``Xi = ai x[ii]`` (m > 0: (-1)^m (x_m + i x_-m) / sqrt
+    2).
+    """
 
     def __init__(self, dim: int, terms: list[Index], dtype: torch.dtype, device: torch.device) -> None:
-        real, imag = np.arange(dim), np.arange(dim)
-        ar, ai = np.ones(dim), np.zeros(dim)
-        half = np.sqrt(0.5)
-        for columns in terms:
-            degree = (columns.shape[1] - 1) // 2
-            m = np.arange(1, degree + 1)
-            plus, minus = columns[:, degree + m], columns[:, degree - m]
-            sign = (-1.0) ** m * half
-            real[plus], imag[plus], ar[plus], ai[plus] = plus, minus, sign, sign
-            real[minus], imag[minus], ar[minus], ai[minus] = plus, minus, half, -half
-        self.real, self.imag = (torch.as_tensor(index, device=device) for index in (real, imag))
-        self.ar, self.ai = (torch.as_tensor(a, dtype=dtype, device=device).unsqueeze(1) for a in (ar, ai))
+        index, factor = complex_rows(dim, terms)
+        self.real, self.imag = (torch.as_tensor(column.copy(), device=device) for column in index.T)
+        self.ar, self.ai = (torch.as_tensor(a, dtype=dtype, device=device).unsqueeze(1) for a in factor.T.copy())
 
     def split(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         rows = x.t()
@@ -125,7 +118,7 @@ class BlockedPlan:
         go = g.t().index_select(0, self._g_column) * self._g_sign
         parts, at = [], 0
         for group in self.groups:
-            count, n, rows = group.transposed.shape
+            count, _, rows = group.transposed.shape
             size = 2 * group.o_rows
             block = go[at : at + size].reshape(count, rows, group.copies * 2 * batch)
             parts.append(torch.bmm(group.transposed, block).reshape(group.z_rows, 2 * batch))

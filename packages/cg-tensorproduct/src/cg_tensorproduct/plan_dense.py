@@ -34,7 +34,7 @@ class DensePlan:
                 for u in range(copies[0]):
                     for v in range(copies[1]):
                         matrix[np.ix_(pair.rows1[u], pair.rows2[v], out[u * copies[1] + v])] = w
-        self.matrix = torch.as_tensor(matrix.reshape(-1, self.dim_out), dtype=dtype, device=device)
+        self.matrix = torch.as_tensor(matrix.reshape(self.dim1 * self.dim2, self.dim_out), dtype=dtype, device=device)
         self.chunk = max(16, _CHUNK_BYTES // (torch.finfo(dtype).bits // 8 * max(1, self.dim1 * self.dim2)))
         self.handle = register(self)
 
@@ -43,7 +43,7 @@ class DensePlan:
         return _outer(x, y) @ self.matrix
 
     def _back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        p = (g @ self.matrix.t()).view(-1, self.dim1, self.dim2)
+        p = (g @ self.matrix.t()).view(g.shape[0], self.dim1, self.dim2)
         return torch.bmm(p, y.unsqueeze(2)).squeeze(2), torch.bmm(x.unsqueeze(1), p).squeeze(1)
 
     def run_couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -100,7 +100,8 @@ def _real(l: int, alpha: float, beta: float, gamma: float) -> NDArray[np.float64
     m = np.arange(-l, l + 1)
     vectors = _jy_vectors(l)
     small = (vectors * np.exp(-1j * beta * m)) @ vectors.conj().T
-    # Components of a vector turn with the conjugate of the matrix that turns states: e^{+i m alpha} about the polar axis.
+    # Components of a vector turn with the conjugate of the matrix that turns states: e^{+i m alpha} about the polar
+    # axis.
     turned = np.exp(1j * alpha * m)[:, None] * small.conj() * np.exp(1j * gamma * m)
     q = real_basis(l)
     return np.asarray((q.conj().T @ turned @ q).real)

@@ -1,14 +1,16 @@
 """Vectors of lanes inside numba kernels: a register type with load, store, fused multiply-add.
 
-numba vectorises loops only when it can prove that arrays do not overlap, which kernels on scratch memory defeat. A value of
-`Lanes` is one LLVM vector, so accumulators stay in registers whatever the arrays do. Arithmetic is that of the element type;
-multiply-adds may be contracted.
+numba vectorises loops only when it can prove that arrays do not overlap, which kernels on scratch memory defeat. A
+value of `Lanes` is one LLVM vector, so accumulators stay in registers whatever the arrays do. Arithmetic is that of the
+element type; multiply-adds may be contracted.
 """
+# ruff: noqa: ARG001 - numba hands an intrinsic its arguments by position; not all are needed for its type
 
 from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
@@ -73,6 +75,12 @@ def _splat(builder, scalar, vector):
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
 
+def _fma_of(builder, dtype):
+    vector = _vector(dtype)
+    kind = ir.FunctionType(vector, [vector] * 3)
+    return cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f{dtype.bitwidth}")
+
+
 @intrinsic
 def zeros(typingctx, array):
     """All lanes zero, of the element type of `array`."""
@@ -89,8 +97,7 @@ def fma(typingctx, scalar, lanes, total):
 
     def codegen(context, builder, signature, args):
         vector = _vector(lanes.dtype)
-        function = builder.module.declare_intrinsic("llvm.fma", [vector])
-        return builder.call(function, [_splat(builder, args[0], vector), args[1], args[2]])
+        return builder.call(_fma_of(builder, lanes.dtype), [_splat(builder, args[0], vector), args[1], args[2]])
 
     return lanes(lanes.dtype, lanes, lanes), codegen
 
@@ -100,8 +107,7 @@ def fma2(typingctx, a, b, total):
     """``a * b + total``, all of them lanes."""
 
     def codegen(context, builder, signature, args):
-        function = builder.module.declare_intrinsic("llvm.fma", [_vector(a.dtype)])
-        return builder.call(function, list(args))
+        return builder.call(_fma_of(builder, a.dtype), list(args))
 
     return a(a, a, a), codegen
 
