@@ -10,7 +10,7 @@ from e3nn import o3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-ALGORITHMS = ["auto", "dense", "blocked", "sparse", "kernel"]
+ALGORITHMS = ["auto", "dense", "blocked", "signal", "sparse", "kernel"]
 PAIRS = [
     ("2x1o+0e", "3x1e+2o"),
     ("0e+1o+2e+3o", "0e+1o+2e"),

@@ -13,7 +13,8 @@ from cg_tensorproduct import inputs, ops
 from cg_tensorproduct.autotune import Costs, pick
 from cg_tensorproduct.coupling import clebsch_gordan
 from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths
-from cg_tensorproduct.plans import ALGORITHMS, PlanStore
+from cg_tensorproduct.plans import ALGORITHMS, build_plan
+from cg_tensorproduct.store import Store
 
 Tensor = torch.Tensor
 
@@ -85,7 +86,7 @@ class FullTensorProduct(nn.Module):
         self._problem = found.problem(layout)
         self._dims = self._problem.dim1, self._problem.dim2, self._problem.dim_out
         self._costs = Costs.of(self._problem)
-        self._store = PlanStore(self._problem)
+        self._store = Store(build_plan, self._problem)
         # e3nn's class registers both, so its state_dict loads here and ours there.
         self.register_buffer("weight", torch.zeros(0))
         self.register_buffer("output_mask", torch.ones(self.irreps_out.dim))
