@@ -104,7 +104,13 @@ def _slack(c: NDArray[Any], sign: float, u: NDArray[Any], v: NDArray[Any]) -> tu
 
 
 def _complete(
-    c: NDArray[Any], sign: float, u: NDArray[Any], v: NDArray[Any], matched: NDArray[Any], paid: NDArray[Any], gate: float
+    c: NDArray[Any],
+    sign: float,
+    u: NDArray[Any],
+    v: NDArray[Any],
+    matched: NDArray[Any],
+    paid: NDArray[Any],
+    gate: float,
 ) -> Certificate:
     n, m = c.shape
     if math.isinf(gate) and matched.size < min(n, m):

@@ -274,10 +274,10 @@ def price(c, v, x, y, cx, gate, exact, start, stop, safe, bad, cols, vals, count
         count = 0
         bound = threshold
         for b in range(blocks + 1):
+            # The tail block takes all its entries as candidates.
+            bits = (np.int64(1) << (m - blocks * LANES)) - 1
             if b < blocks:
                 bits = mask_diff_le(row, b * LANES, v, bound)
-            else:
-                bits = (np.int64(1) << (m - blocks * LANES)) - 1
             while bits != 0:
                 j = b * LANES + trailing_zeros(bits)
                 bits &= bits - 1

@@ -30,7 +30,7 @@ def row_minima(c, v, u, start, stop):
 
 @njit(cache=True, nogil=True)
 def bounds(c, seeds, gate, start, stop, totals):
-    """Add ``sum_i min(gate, min_j c[i, j] - v[j])`` for each seed v, a row of `seeds`, over the rows ``start..stop``."""
+    """Add ``sum_i min(gate, min_j c[i, j] - v[j])`` for each seed v (a row of `seeds`), rows ``start..stop``."""
     for i in range(start, stop):
         for s in range(seeds.shape[0]):
             u = row_min(c[i], seeds[s])
@@ -100,5 +100,3 @@ def least_slack(c, u, v):
         if low < np.inf:
             top = max(top, -low)
     return worst, top
-
-

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lemmata_core import InvalidInput
 
 
-class InvalidDtype(InvalidInput, TypeError):
+class InvalidDtype(InvalidInput, TypeError):  # noqa: N818 - as its parent
     """A cost matrix of strings, objects or complex numbers. Also a `TypeError`, as SciPy raises."""
 
 

@@ -136,5 +136,3 @@ def _network(run: Run, minima: Vector, warm_start: str) -> Any:
     if min(n, m) < 512 or not p.square:
         return None
     return bundled() if pricing.is_hard(p, minima) else None
-
-

@@ -1,7 +1,7 @@
 """The door: what the caller gave becomes a C-ordered minimisation problem, or an error that names what is wrong.
 
-Nothing behind it checks again. A C- or F-ordered matrix of float64 or float32 is used in place when it is square, when
-it has a gate, or when its contiguous direction runs along the longer side; otherwise, and to maximise, one copy is made.
+Nothing behind it checks again. A C- or F-ordered matrix of float64 or float32 is used in place when it is square, has
+a gate, or has its contiguous direction along the longer side; otherwise, and to maximise, one copy is made.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ def numeric(cost: object) -> tuple[NDArray[Any], bool]:
     """
     if type(cost).__module__.partition(".")[0] == "torch" and hasattr(cost, "detach"):
         cost = _from_torch(cost)
+    if isinstance(cost, np.ma.MaskedArray):
+        raise InvalidInput.argument("cost", expected="a plain array", got="a masked array: fill it first (inf forbids)")
     try:
         a = np.asarray(cost)
     except ValueError as err:
@@ -112,7 +114,9 @@ def numeric(cost: object) -> tuple[NDArray[Any], bool]:
     if kind in "iu":
         if a.dtype.itemsize == 8 and a.size and (int(a.max()) > EXACT or int(a.min()) < -EXACT):
             raise InvalidInput.argument(
-                "cost", expected="integers of at most 2**53 in absolute value", got=f"values from {a.min()} to {a.max()}"
+                "cost",
+                expected="integers of at most 2**53 in absolute value",
+                got=f"values from {a.min()} to {a.max()}",
             )
         return a.astype(np.float64), True
     if a.size == 0 and kind == "O":

@@ -141,16 +141,12 @@ class AssignmentResult:
     @property
     def row_to_col(self) -> NDArray[np.int64]:
         """The column of each row, -1 where unmatched."""
-        return self._get(
-            "row_to_col", lambda: self._inverse(self._shape[0]) if self._swap else self._x.view()
-        )  # type: ignore[no-any-return]
+        return self._get("row_to_col", lambda: self._inverse(self._shape[0]) if self._swap else self._x.view())  # type: ignore[no-any-return]
 
     @property
     def col_to_row(self) -> NDArray[np.int64]:
         """The row of each column, -1 where unmatched."""
-        return self._get(
-            "col_to_row", lambda: self._x.view() if self._swap else self._inverse(self._shape[1])
-        )  # type: ignore[no-any-return]
+        return self._get("col_to_row", lambda: self._x.view() if self._swap else self._inverse(self._shape[1]))  # type: ignore[no-any-return]
 
     @property
     def row_ind(self) -> NDArray[np.int64]:
@@ -231,7 +227,7 @@ class AssignmentResult:
             "costs": (-self._row_costs() if self._maximize else self._row_costs()).tolist(),
             "method": self.method,
             "wall_time": self.wall_time,
-            "stats": {k: None if v != v else v for k, v in asdict(self.stats).items()},  # noqa: PLR0124
+            "stats": {k: None if v != v else v for k, v in asdict(self.stats).items()},
         }
 
     def _row_costs(self) -> NDArray[np.float64]:

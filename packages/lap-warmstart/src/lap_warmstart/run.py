@@ -134,9 +134,7 @@ def reduce_rows(run: Run, budget: int, *, classical: bool = False) -> None:
     state[3] = dense.free_rows(run.x, rows)
     buffer = np.empty(c.shape[1])
     quota = max(8, ENTRIES_A_SLICE // max(c.shape[1], 1))
-    while not dense.row_reduction(
-        c, run.v, run.x, run.y, rows, state, budget, run.p.gate, classical, buffer, quota
-    ):
+    while not dense.row_reduction(c, run.v, run.x, run.y, rows, state, budget, run.p.gate, classical, buffer, quota):
         pass
     run.stats["row_scans"] += int(state[4])
 
@@ -198,7 +196,7 @@ class Core:
 
 def select_core(p: Problem, v: NDArray[np.float64], k: int) -> tuple[Core, NDArray[np.float64]]:
     """Collect about `k` entries of least reduced cost of each row; return the core and the row minima."""
-    n, m = p.c.shape
+    n = p.c.shape[0]
     ptr = np.zeros(n + 1, dtype=np.int64)
     col = np.empty(2 * k * n, dtype=np.int32)
     val = np.empty(2 * k * n)
@@ -209,4 +207,3 @@ def select_core(p: Problem, v: NDArray[np.float64], k: int) -> tuple[Core, NDArr
     size = int(ptr[-1])
     # col and val keep their capacity: a view spares a copy and the next round replaces them.
     return Core(ptr, col[:size], val[:size], np.zeros(n)), low
-

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG001 - numba dictates the signatures of intrinsics
 """Vector primitives of the kernels: what numba does not vectorise by itself.
 
 Plain numba leaves floating-point minima scalar, because the order of the operands matters for NaN and signed zeros.
@@ -12,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 FLAGS = ("nnan", "nsz")
@@ -23,7 +23,7 @@ LANES = 16
 def fmin(typingctx, a, b):
     """Return the smaller of two float64, free of NaN rules so that reductions vectorise."""
 
-    def codegen(context, builder, signature, args):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
         x, y = args
         return builder.select(builder.fcmp_ordered("<", x, y, flags=FLAGS), x, y, flags=FLAGS)
 
@@ -36,7 +36,7 @@ def fmin(typingctx, a, b):
 def pick(typingctx, condition, a, b):
     """Return `a` where the condition is true, else `b`, without a branch."""
 
-    def codegen(context, builder, signature, args):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
         return builder.select(args[0], args[1], args[2])
 
     if condition == types.boolean and a == b:
@@ -48,7 +48,7 @@ def pick(typingctx, condition, a, b):
 def trailing_zeros(typingctx, bits):
     """Return the index of the lowest set bit of a nonzero int64."""
 
-    def codegen(context, builder, signature, args):  # noqa: ARG001
+    def codegen(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     if bits == types.int64:

@@ -23,7 +23,7 @@ _assign: Any = None
 
 def _kernel() -> Any:
     """Import numba and the small kernel at the first solve."""
-    global _assign  # noqa: PLW0603
+    global _assign
     if _assign is None:
         from lap_warmstart.kernels import load
 
@@ -56,8 +56,8 @@ def solve(
     on_infeasible : {"raise", "partial"}
         What to do where no complete matching exists: raise `Infeasible`, or return the least costly of the largest.
     warm_start : optional
-        None; ``"net"`` (the bundled network); ``"auto"`` (the network where it pays); an `AssignmentResult`; `RowDuals`,
-        `ColumnDuals` or n row duals; an object with ``predict(cost)``. It never changes the objective.
+        None; ``"net"`` (the bundled network); ``"auto"`` (the network where it pays); an `AssignmentResult`;
+        `RowDuals`, `ColumnDuals` or n row duals; an object with ``predict(cost)``. It never changes the objective.
     method : {"auto", "core", "dense", "lapjv", "sparse"}
         "lapjv" is the classical algorithm without our budget on its row reduction.
     fallback : {"bound", "density", "none"}
@@ -260,6 +260,8 @@ def linear_sum_assignment(cost: object, maximize: bool = False) -> tuple[NDArray
         if status == 0:
             return np.arange(n), x
     if is_sparse(cost):
-        raise InvalidInput.argument("cost", expected="a dense matrix (solve takes sparse ones)", got=type(cost).__name__)
+        raise InvalidInput.argument(
+            "cost", expected="a dense matrix (solve takes sparse ones)", got=type(cost).__name__
+        )
     r = solve(cost, maximize=bool(maximize))
     return r.row_ind.copy(), r.col_ind.copy()

@@ -67,7 +67,7 @@ def _row_minima(graph: Core, v: Vector) -> Vector:
 def solve_gated(run: Run, seed: Vector | None) -> None:
     """Solve a dense gated problem on its entries below the gate, the only ones that can be used (since v <= 0)."""
     p = run.p
-    n, m = p.c.shape
+    m = p.c.shape[1]
     limit = min(m, max(64, m // 8))
     graph = entries_below(p, np.nextafter(p.gate, -math.inf), limit)
     if graph is None:
@@ -213,5 +213,3 @@ def _infeasible(a: Any, p: Problem, on_infeasible: str, begin: float) -> Assignm
         x, costs, v, p.shape, "partial", time.perf_counter() - begin,
         swap=p.swap, maximize=p.maximize, status="partial", u=u,
     )  # fmt: skip
-
-

@@ -65,7 +65,9 @@ def _vector(values: object, name: str, length: int) -> Vector:
     try:
         a = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as err:
-        raise InvalidInput.argument("warm_start", expected=f"{name}: {length} numbers", got=type(values).__name__) from err
+        raise InvalidInput.argument(
+            "warm_start", expected=f"{name}: {length} numbers", got=type(values).__name__
+        ) from err
     if a.shape != (length,):
         raise InvalidInput.argument("warm_start", expected=f"{name} of shape ({length},)", got=f"shape {a.shape}")
     if np.isnan(a).any():
@@ -77,7 +79,9 @@ def _vector(values: object, name: str, length: int) -> Vector:
 
 def check(warm_start: object, shape: tuple[int, int]) -> None:
     """Refuse a warm start that cannot fit, before any work."""
-    if warm_start is None or isinstance(warm_start, AssignmentResult | RowDuals | ColumnDuals | np.ndarray | list | tuple):
+    if warm_start is None or isinstance(
+        warm_start, AssignmentResult | RowDuals | ColumnDuals | np.ndarray | list | tuple
+    ):
         return
     if isinstance(warm_start, str):
         if warm_start not in ("net", "auto"):
@@ -85,8 +89,8 @@ def check(warm_start: object, shape: tuple[int, int]) -> None:
     elif not callable(getattr(warm_start, "predict", None)):
         raise InvalidInput.argument(
             "warm_start",
-            expected=f"None, 'net', 'auto', an AssignmentResult, RowDuals, ColumnDuals, {shape[0]} row duals or an object "
-            "with predict(cost)",
+            expected=f"None, 'net', 'auto', an AssignmentResult, RowDuals, ColumnDuals, {shape[0]} row duals or a "
+            "DualPredictor",
             got=type(warm_start).__name__,
         )
 
