@@ -89,7 +89,8 @@ def test_drop_in_equals_scipy(cost):
         return
     rows, columns = linear_sum_assignment(cost)
     other_rows, other_columns = optimize.linear_sum_assignment(cost)
-    np.testing.assert_array_equal(rows, other_rows)
+    # Which rows of a tall problem are matched may differ by a tie; their order may not.
+    assert (np.diff(rows) > 0).all()
     assert (rows.dtype, rows.shape, columns.shape) == (np.dtype(np.int64), other_rows.shape, other_columns.shape)
     assert math.fsum(cost[rows, columns]) == pytest.approx(math.fsum(cost[other_rows, other_columns]), abs=1e-12)
 

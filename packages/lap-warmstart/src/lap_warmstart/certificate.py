@@ -141,7 +141,24 @@ def _judge(gap: float, violation: float, scale: float, size: int) -> Certificate
 def _partial(
     c: NDArray[Any], sign: float, u: NDArray[Any], v: NDArray[Any], x: NDArray[Any], paid: NDArray[Any]
 ) -> Certificate:
-    """Check a largest matching of least cost: its size, and weak duality on each part of the decomposition."""
+    """Check a largest matching of least cost: its size, and weak duality on each part of the decomposition.
+
+    The decomposition from the rows and the one from the columns may differ, and the solver may have used either; weak
+    duality on the parts of one of them is a proof.
+    """
+    first = _parts(c, sign, u, v, x, paid)
+    if first.optimal:
+        return first
+    y = np.full(c.shape[1], -1, dtype=np.int64)
+    matched = np.flatnonzero(x >= 0)
+    y[x[matched]] = matched
+    second = _parts(c.T, sign, v, u, y, paid)
+    return second if second.optimal else first
+
+
+def _parts(
+    c: NDArray[Any], sign: float, u: NDArray[Any], v: NDArray[Any], x: NDArray[Any], paid: NDArray[Any]
+) -> Certificate:
     parts = decompose(finite_pattern(c))
     if paid.size != parts.size:
         return Certificate(math.inf, math.inf, False, f"{paid.size} pairs, but {parts.size} are possible")
