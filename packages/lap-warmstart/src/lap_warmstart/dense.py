@@ -13,23 +13,41 @@ from numba import njit
 from lap_warmstart.simd import LANES, fmin, mask_diff_le, mask_le, relax, row_min, trailing_zeros
 
 OK, NAN, UNBOUNDED, INFEASIBLE, OVERFLOW = range(5)
+SAFE = 4.4e307
 
 
 @njit(cache=True, nogil=True)
 def survey(c, v, start, stop):
-    """Lower `v` to the column minima of rows ``start..stop`` and return (has NaN, largest finite, has inf)."""
-    bad = 0
-    top = np.inf
-    infinite = 0
+    """Lower `v` to the column minima of rows ``start..stop``; return whether an entry needs a second look.
+
+    One comparison finds NaN, infinities and entries so large that differences could overflow.
+    """
+    odd = 0
     for i in range(start, stop):
         row = c[i]
         for j in range(row.size):
             t = np.float64(row[j])
-            bad |= t != t
-            infinite |= t == np.inf
-            top = fmin(-t if t < np.inf else np.inf, top)
+            odd |= not (abs(t) < SAFE)
             v[j] = fmin(t, v[j])
-    return bad != 0, -top, infinite != 0
+    return odd != 0
+
+
+@njit(cache=True, nogil=True)
+def second_look(c):
+    """Judge a matrix with odd entries: NAN, UNBOUNDED, OVERFLOW or OK (nothing worse than +inf)."""
+    low = np.inf
+    top = -np.inf
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            t = np.float64(c[i, j])
+            if t != t:
+                return NAN
+            low = min(low, t)
+            if t < np.inf:
+                top = max(top, t)
+    if low == -np.inf:
+        return UNBOUNDED
+    return OVERFLOW if top > -np.inf and (top - low) * 2.0 == np.inf else OK
 
 
 @njit(cache=True, nogil=True)
@@ -378,18 +396,10 @@ def assign(c, gate, x, y, out):
     v[:] = np.inf
     x[:] = -1
     y[:] = -1
-    bad, top, infinite = survey(c, v, 0, n)
-    if bad:
-        return NAN, 0, -1
-    low = np.inf
-    for j in range(m):
-        low = min(low, v[j])
-    if low == -np.inf:
-        return UNBOUNDED, 0, -1
-    if infinite and top == -np.inf:
-        top = low = 0.0
-    if (top - low) * 2.0 == np.inf:
-        return OVERFLOW, 0, -1
+    if survey(c, v, 0, n):
+        status = second_look(c)
+        if status != OK:
+            return status, 0, -1
     free = np.empty(n, np.int64)
     if n == m and gate == np.inf:
         for j in range(m):

@@ -75,18 +75,13 @@ def survey(p: Problem) -> tuple[int, NDArray[np.float64]]:
     v : ndarray (m,)
     """
     v = np.full(p.c.shape[1], np.inf)
-    top = -math.inf
+    odd = False
     for start, stop in slices(p.c):
-        bad, high, _ = dense.survey(p.c, v, start, stop)
-        if bad:
-            return dense.NAN, v
-        top = max(top, high)
-    low = float(v.min())
-    if low == -math.inf:
-        return dense.UNBOUNDED, v
-    with np.errstate(over="ignore"):
-        if math.isfinite(low) and top > -math.inf and np.float64(top - low) * 2.0 == math.inf:
-            return dense.OVERFLOW, v
+        odd |= dense.survey(p.c, v, start, stop)
+    if odd:
+        status = int(dense.second_look(p.c))
+        if status != dense.OK:
+            return status, v
     if p.square and np.isinf(v).any():
         return dense.INFEASIBLE, v
     return dense.OK, v
