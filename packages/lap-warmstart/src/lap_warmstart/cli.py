@@ -59,7 +59,9 @@ def read_result(path: Path) -> Any:
     try:
         return AssignmentResult.from_dict(json.loads(path.read_text()))
     except (ValueError, KeyError, TypeError) as err:
-        raise InvalidInput.argument("R.json", expected="an answer written by solve --out", got=f"{path}: {err}") from err
+        raise InvalidInput.argument(
+            "R.json", expected="an answer written by solve --out", got=f"{path}: {err}"
+        ) from err
 
 
 @cli.command()
@@ -69,8 +71,12 @@ def solve(
     unmatched_cost: Annotated[
         float | None, typer.Option("--unmatched-cost", help="A row may stay unmatched at this cost.")
     ] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="The best partial matching where no full one exists.")] = False,
-    warm: Annotated[str | None, typer.Option("--warm", help="net, auto, or the JSON file of an earlier answer.")] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="The best partial matching where no full one exists.")
+    ] = False,
+    warm: Annotated[
+        str | None, typer.Option("--warm", help="net, auto, or the JSON file of an earlier answer.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the whole answer, with duals, as JSON.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -177,7 +183,12 @@ def warmup() -> None:
     begin = time.perf_counter()
     rng = np.random.default_rng(0)
     for dtype in (np.float64, np.float32):
-        for cost in (rng.random((20, 20)), rng.random((300, 300)), rng.random((300, 320)), rng.integers(0, 2, (300, 300))):
+        for cost in (
+            rng.random((20, 20)),
+            rng.random((300, 300)),
+            rng.random((300, 320)),
+            rng.integers(0, 2, (300, 300)),
+        ):
             r = lw.solve(cost.astype(dtype))
             lw.solve(cost.astype(dtype), warm_start=r)
             lw.certify(cost.astype(dtype), r)
@@ -211,7 +222,9 @@ def info(as_json: JsonOption = False) -> None:
 def bench(
     sizes: Annotated[str, typer.Option(help="Comma-separated sizes.")] = "500,1000,2000",
     families: Annotated[str, typer.Option(help="Comma-separated families.")] = "uniform,metric,integers",
-    peers: Annotated[str, typer.Option(help="Comma-separated peers; those not installed are left out.")] = "scipy,lapcpp,lapx",
+    peers: Annotated[
+        str, typer.Option(help="Comma-separated peers; those not installed are left out.")
+    ] = "scipy,lapcpp,lapx",
     repeats: Annotated[int, typer.Option()] = 3,
     as_json: JsonOption = False,
 ) -> None:

@@ -431,3 +431,13 @@ def assign(c, gate, x, y, out):
     for i in range(n):
         out[i] = np.float64(c[i, x[i]]) if x[i] >= 0 else 0.0
     return OK, scans, -1
+
+
+@njit(cache=True, nogil=True)
+def assign_batch(c, gate, x, out, status, scans, start, stop):
+    """Apply `assign` to the problems ``start..stop`` of a batch (B, n, m)."""
+    y = np.empty(c.shape[2], np.int64)
+    for k in range(start, stop):
+        code, count, _ = assign(c[k], gate, x[k], y, out[k])
+        status[k] = code
+        scans[k] = count

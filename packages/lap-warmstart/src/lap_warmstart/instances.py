@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,7 @@ def digits(n: int = 898) -> Matrix:
 def frames(sequence: str = "TUD-Campus") -> list[Matrix]:
     """1 - IoU between consecutive frames of a real sequence that motmetrics ships (extra ``data``)."""
     boxes = _boxes(sequence)
-    return [iou_cost(a, b) for a, b in zip(boxes, boxes[1:]) if len(a) and len(b)]
+    return [iou_cost(a, b) for a, b in pairwise(boxes) if len(a) and len(b)]
 
 
 def tiled_frames(n: int, sequence: str = "TUD-Campus", *, spacing: float = 3000.0) -> Matrix:
@@ -267,5 +268,3 @@ def _boxes(sequence: str) -> list[Matrix]:
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     groups = [rows[rows[:, 0] == f, 2:6] for f in np.unique(rows[:, 0])]
     return [np.hstack([g[:, :2], g[:, :2] + g[:, 2:]]) for g in groups]
-
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,10 +72,14 @@ def choose(run: Run, minima: Vector, warm_start: object, fallback: str) -> Vecto
     if warm_start is None:
         return None
     if isinstance(warm_start, str):
-        warm_start = _network(run, minima, warm_start)
-        if warm_start is None:
+        from lap_warmstart.rowdualnet import bundled
+
+        if warm_start == "auto":
+            # The network is asked only where the cold start turns out hard: elsewhere it costs more than it saves.
+            run.network = bundled() if min(p.c.shape) >= 512 and p.square else None
             return None
-    prediction = warm.read(warm_start, p)
+        warm_start = bundled()
+    prediction = warm.read(warm_start, p, minima)
     run.stats["predict_time"] = prediction.seconds
     run.stats["notes"] = prediction.notes
     v = feasible_columns(p, prediction)
@@ -123,16 +126,3 @@ def clip_columns(p: Problem, v: Vector) -> Vector:
     if math.isinf(p.gate) and m > n:
         v = v - np.partition(v, n)[n]
     return np.minimum(v, 0.0)
-
-
-def _network(run: Run, minima: Vector, warm_start: str) -> Any:
-    """Return the bundled network for "net"; for "auto" only where the cold problem is hard."""
-    from lap_warmstart.rowdualnet import bundled
-
-    if warm_start == "net":
-        return bundled()
-    p = run.p
-    n, m = p.c.shape
-    if min(n, m) < 512 or not p.square:
-        return None
-    return bundled() if pricing.is_hard(p, minima) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ from lap_warmstart.run import (
 
 Vector = NDArray[np.float64]
 ROUNDS = 12
-# Row reduction on the core: passes, and scans a row. More saves searches and costs pricing rounds (tried: 0 - 8, 4 - 32).
+# Row reduction on the core: passes, and scans a row (tried: 0 - 8, 4 - 32). More saves searches, costs pricing.
 PASSES = 4
 BUDGET = 12
 SMALL = 256
@@ -135,7 +137,8 @@ def hard_seed(run: Run, v: Vector) -> Vector:
     """Choose the best seed for a cold problem on which column reduction matches less than half of the rows.
 
     Candidates besides `v`: the Min-Trick of the row means, a coarse seed (a quarter of the rows and columns solved
-    exactly, extended to all), and the midpoint of these two. The largest dual bound wins.
+    exactly, extended to all), and the midpoint of these two; with a network its prediction and the midpoint with `v`.
+    The largest dual bound wins.
     """
     p = run.p
     n = p.c.shape[0]
@@ -156,7 +159,17 @@ def hard_seed(run: Run, v: Vector) -> Vector:
         duals.coarse_rows(p.c, columns, inner.v, u, start, stop)
     coarse = min_trick(p, u)
     seeds = [v, from_means, coarse, 0.5 * (from_means + coarse)]
-    return seeds[int(np.argmax(dual_bounds(p, *seeds)))]
+    if run.network is not None:
+        begin = time.perf_counter()
+        predicted = min_trick(p, run.network.predict_rows(p.c, v))
+        run.stats["predict_time"] = time.perf_counter() - begin
+        seeds += [predicted, 0.5 * (v + predicted)]
+    totals = dual_bounds(p, *seeds)
+    best = int(np.argmax(totals))
+    run.stats.update(cold_bound=totals[0], dual_bound=totals[best])
+    if best >= 4:
+        run.stats["seed"] = "warm" if best == 4 else "mid"
+    return seeds[best]
 
 
 def solve_core(run: Run, minima: Vector, seed: Vector | None = None) -> None:

@@ -80,8 +80,8 @@ class AssignmentResult:
     """
 
     __slots__ = (
-        "_cache", "_costs", "_gate", "_maximize", "_shape", "_stats", "_swap", "_u", "_v", "_x",
-        "method", "status", "wall_time",
+        "_cache", "_costs", "_gate", "_maximize", "_method", "_shape", "_stats", "_status", "_swap", "_u", "_v",
+        "_wall", "_x",
     )  # fmt: skip
 
     def __init__(
@@ -103,20 +103,15 @@ class AssignmentResult:
         self._x, self._costs, self._v, self._u = x, costs, v, u
         self._shape, self._swap, self._maximize, self._gate = shape, swap, maximize, gate
         self._stats: SolveStats | dict[str, Any] | None = stats
-        self.method, self.status, self.wall_time = method, status, wall_time
-        self._cache: dict[str, Any] = {}
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if hasattr(self, "_cache"):
-            raise AttributeError(f"AssignmentResult is read-only: {name}")
-        object.__setattr__(self, name, value)
+        self._method, self._status, self._wall = method, status, wall_time
+        self._cache: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__} | {"_cache": {}}
+        return {name: getattr(self, name) for name in self.__slots__} | {"_cache": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
-            object.__setattr__(self, name, value)
+            setattr(self, name, value)
 
     def __repr__(self) -> str:
         return (
@@ -125,6 +120,8 @@ class AssignmentResult:
         )
 
     def _get(self, name: str, build: Any) -> Any:
+        if self._cache is None:
+            self._cache = {}
         if name not in self._cache:
             value = build()
             if isinstance(value, np.ndarray):
@@ -137,6 +134,21 @@ class AssignmentResult:
         matched = np.flatnonzero(self._x >= 0)
         other[self._x[matched]] = matched
         return other
+
+    @property
+    def method(self) -> str:
+        """The method that solved it."""
+        return self._method
+
+    @property
+    def status(self) -> str:
+        """Either "optimal" or "partial"."""
+        return self._status
+
+    @property
+    def wall_time(self) -> float:
+        """Seconds."""
+        return self._wall
 
     @property
     def row_to_col(self) -> NDArray[np.int64]:

@@ -36,6 +36,8 @@ class Run:
         Partner of each row and column, -1 for free.
     stats : dict
         Fields of `SolveStats`.
+    network : RowDualNet, optional
+        To be asked for a seed where the cold problem turns out hard.
     """
 
     p: Problem
@@ -43,6 +45,7 @@ class Run:
     x: NDArray[np.int64]
     y: NDArray[np.int64]
     stats: dict[str, Any] = field(default_factory=lambda: {"row_scans": 0})
+    network: Any = None
 
     @classmethod
     def start(cls, p: Problem, v: NDArray[np.float64]) -> Run:

@@ -273,7 +273,11 @@ def _fit(  # the whole training loop in one place, so that it reads top to botto
             if stale >= 8:
                 break
             order = np.random.default_rng([seed, epoch]).permutation(len(rest))
-            chosen = [k for k in order if epoch >= epochs // 4 or len(rest[k].target) < largest or len(set(settings["sizes"])) == 1]
+            chosen = [
+                k
+                for k in order
+                if epoch >= epochs // 4 or len(rest[k].target) < largest or len(set(settings["sizes"])) == 1
+            ]
             model.train()
             losses = []
             for k in chosen[rank : len(chosen) - len(chosen) % world : world]:
@@ -316,5 +320,3 @@ def save(net: Network, record: dict[str, Any], out: Path) -> None:
     """Write the weights of a torch network as a `RowDualNet`."""
     weights = {name: t.detach().cpu().numpy().astype(np.float32) for name, t in net.state_dict().items()}
     RowDualNet(weights, record).save(out)
-
-

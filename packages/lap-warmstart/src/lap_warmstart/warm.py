@@ -95,8 +95,10 @@ def check(warm_start: object, shape: tuple[int, int]) -> None:
         )
 
 
-def read(warm_start: object, p: Problem) -> Seed:
+def read(warm_start: object, p: Problem, minima: Vector | None = None) -> Seed:
     """Turn a warm start into a seed of the kernels' problem.
+
+    `minima`, the column minima of ``p.c``, spare the bundled network a pass.
 
     Raises
     ------
@@ -116,6 +118,10 @@ def read(warm_start: object, p: Problem) -> Seed:
         rows = _vector(warm_start.u, "row duals", p.shape[0])
     elif isinstance(warm_start, ColumnDuals):
         columns = _vector(warm_start.v, "column duals", p.shape[1])
+    elif minima is not None and callable(getattr(warm_start, "predict_rows", None)):
+        begin = time.perf_counter()
+        predicted = warm_start.predict_rows(p.c, np.where(np.isfinite(minima), minima, 0.0))  # type: ignore[attr-defined]
+        return Seed(_vector(predicted, "predicted row duals", p.c.shape[0]), None, time.perf_counter() - begin)
     elif callable(getattr(warm_start, "predict", None)):
         begin = time.perf_counter()
         given = p.c.T if p.swap else p.c
