@@ -158,24 +158,28 @@ def read_tntp(path: str | Path) -> Any:
     return csr_array((time.astype(np.float64), (tail.astype(np.int64), head.astype(np.int64))), shape=(size, size))
 
 
-def street(n: int = 143, *, segments: str | Path, incidents: str | Path) -> Matrix:
-    """Street distances between two halves of real incidents, on a real network.
+def street(n: int = 143) -> Matrix:
+    """Street distances (metres) between two halves of real incidents, on a real network (libpysal's geodanet).
 
-    Incidents 0..n-1 against n..2n-1, each snapped to the nearest street node; Dijkstra, metres.
+    Incidents 0..n-1 against n..2n-1, each snapped to the nearest street node, by Dijkstra. At n = 143 the optimum is
+    405919.0362.
 
     Parameters
     ----------
     n : int
-        At most half the number of incidents.
-    segments, incidents : path
-        CSV files: ``x1,y1,x2,y2`` a straight piece, ``x,y`` an incident, each with a header line.
+        At most 143.
     """
+    from importlib import resources
+
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
     from scipy.spatial import cKDTree
 
-    pieces = np.loadtxt(segments, delimiter=",", skiprows=1)
-    points = np.loadtxt(incidents, delimiter=",", skiprows=1)
+    folder = resources.files("lap_warmstart") / "data"
+    pieces, points = (
+        np.loadtxt((folder / f"street-{name}.csv").read_text().splitlines(), delimiter=",", skiprows=1)
+        for name in ("segments", "incidents")
+    )
     if 2 * positive_int(n, "n") > len(points):
         raise InvalidInput.argument("n", expected=f"at most {len(points) // 2}", got=n)
     nodes, index = np.unique(np.vstack([pieces[:, :2], pieces[:, 2:]]), axis=0, return_inverse=True)
