@@ -183,8 +183,8 @@ def accept_dominance(evidence: Evidence) -> Verdict:
     v = evidence.values
     text = (
         f"after a fifth of the steps r_min >= {v['r_min']:.2f}, r_avg >= {v['r_avg']:.2f}; r_avg grows "
-        f"{v['growth']:.2f}x from width 32 to 128; independent Gaussian rows would have r_avg {v['gaussian']:.0f}, and at most "
-        f"{100 * v['strict']:.0f} % of rows are dominant in the strict sense"
+        f"{v['growth']:.2f}x from width 32 to 128; independent Gaussian rows would have r_avg {v['gaussian']:.0f}, and "
+        f"at most {100 * v['strict']:.0f} % of rows are dominant in the strict sense"
     )
     ok = v["r_min"] > 1 and v["r_avg"] > 5 and v["growth"] > 1
     return Verdict.holds(text) if ok else Verdict.does_not_hold(text + " (asked: r_min > 1, r_avg > 5, growing)")
