@@ -83,6 +83,18 @@ def test_number_of_threads_changes_no_bit():
         assert torch.equal(one[2], three[2])
 
 
+def test_parameters_are_stepped_on_several_threads_as_on_one():
+    before = torch.get_num_threads()
+    ends = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            ends.append(run(2, True, shape=(1100, 500)))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*ends)
+
+
 def test_fused_false_never_touches_the_kernel(monkeypatch):
     import optim_rmnp.native
 

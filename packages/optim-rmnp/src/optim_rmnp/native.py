@@ -186,9 +186,10 @@ def _run(piece: _Piece) -> None:
     rule = matrix.rule
     kernel = _columns if matrix.transposed else _rows
     kernel(
-        matrix.param.numpy(),
-        matrix.grad.numpy(),
-        matrix.momentum_buffer.numpy(),
+        # Detached, since gradient mode belongs to a thread: in a pool's it is on.
+        matrix.param.detach().numpy(),
+        matrix.grad.detach().numpy(),
+        matrix.momentum_buffer.detach().numpy(),
         first,
         last,
         np.float32(1 - float(rule.lr) * rule.weight_decay),
