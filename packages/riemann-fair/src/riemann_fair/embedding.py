@@ -458,8 +458,8 @@ def _warn_unless_converged(result: EmbeddingResult, tol: float) -> None:
         return
     warnings.warn(
         f"{result.solver} ended with status {result.status!r}: largest residual {result.residuals.max():.2e} "
-        f"(asked {tol:.2e}), fairness violation {result.fairness_violation:.2e}. A larger max_iter, regularization > 0, "
-        'or solver="shift-invert" on graphs with tiny gaps helps',
+        f"(asked {tol:.2e}), fairness violation {result.fairness_violation:.2e}. A larger max_iter, "
+        'regularization > 0 or solver="shift-invert" on graphs with tiny gaps helps',
         NotConvergedWarning,
         stacklevel=3,
     )

@@ -331,7 +331,7 @@ def _connectivity(G: Any) -> Any:
 
 
 def _place_isolated(labels: np.ndarray, active: np.ndarray, table: Groups | None, k: int) -> None:
-    """Put each isolated node in the cluster where its group is most under-represented (without groups, the smallest)."""
+    """Each isolated node to the cluster where its group is most under-represented; without groups, to the smallest."""
     code = np.zeros(labels.size, dtype=np.int64) if table is None else np.maximum(table.codes[:, 0], 0).astype(np.int64)
     h = int(code.max()) + 1
     counts = np.bincount(labels[active] * h + code[active], minlength=k * h).reshape(k, h).astype(np.float64)
