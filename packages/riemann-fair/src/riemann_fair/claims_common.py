@@ -13,7 +13,7 @@ from lemmata_core.files import atomic_write
 from lemmata_core.plain import plain
 
 from riemann_fair.assign import cluster_qr, kmeans_labels
-from riemann_fair.embedding import EmbeddingResult
+from riemann_fair.result import EmbeddingResult
 
 R = TypeVar("R")
 

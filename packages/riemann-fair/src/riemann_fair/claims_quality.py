@@ -9,9 +9,10 @@ from lemmata_core import Context, Evidence, Scale, Series, Table, Verdict
 
 from riemann_fair.claims_common import draw_seeds, labels_of, quiet, run_all
 from riemann_fair.datasets import load_graph, modified_sbm
-from riemann_fair.embedding import fair_embedding, prepare
+from riemann_fair.embedding import fair_embedding
 from riemann_fair.laplacian import check_affinity
 from riemann_fair.metrics import average_balance, clustering_error, normalized_cut
+from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams
 
 

@@ -15,9 +15,10 @@ from lemmata_core.timing import paired
 from riemann_fair import baselines
 from riemann_fair.claims_common import draw_seeds, labels_of, quiet
 from riemann_fair.datasets import modified_sbm
-from riemann_fair.embedding import fair_embedding, prepare
+from riemann_fair.embedding import fair_embedding
 from riemann_fair.laplacian import check_affinity
 from riemann_fair.metrics import average_balance, clustering_error, normalized_cut
+from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams
 from riemann_fair.spectral import start_vector
 from riemann_fair.threads import one_blas_thread

@@ -13,10 +13,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from riemann_fair.assign import cluster_qr, fair_labels, kmeans_labels
-from riemann_fair.embedding import EmbeddingResult, fair_embedding
+from riemann_fair.embedding import fair_embedding
 from riemann_fair.groups import Groups, read_groups
 from riemann_fair.laplacian import check_affinity, degrees
 from riemann_fair.report import FairnessReport, fairness_report
+from riemann_fair.result import EmbeddingResult
 
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
 ASSIGN = ("kmeans", "cluster_qr", "fair")
