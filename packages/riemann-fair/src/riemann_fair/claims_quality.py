@@ -197,7 +197,7 @@ def feasible(ctx: Context) -> Evidence:
     jobs = admm_jobs(ctx)
     found = run_all(ctx, published_task, jobs, "published and our constants")
     values = {}
-    lines = {}
+    lines: dict[str, tuple[list[float], list[float]]] = {}
     for constants in ("published", "ours"):
         part = [(job, f) for job, f in zip(jobs, found) if job[4] == constants]
         values[f"{constants} primal"] = max(f["primal"] for _, f in part)

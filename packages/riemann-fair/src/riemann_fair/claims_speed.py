@@ -37,7 +37,8 @@ def fast_vs_published(ctx: Context) -> Evidence:
         with one_blas_thread():
             return baselines.sfairsc(graph.affinity, graph.groups, 4, rng=rng)
 
-    values, rows = {}, []
+    values: dict[str, float] = {}
+    rows: list[list[Any]] = []
     with ctx.progress.task("against published sFairSC", 2) as bar:
         for name, solve in (
             ("radmm", ours(solver="radmm")),
@@ -93,7 +94,8 @@ def fast_vs_honest(ctx: Context) -> Evidence:
     seed = draw_seeds(ctx, 1)[0]
     dense = modified_sbm(n, 2, 4, rng=seed)
     sparse = modified_sbm(2 * n, 2, 4, scale=40.0, rng=seed)
-    values, rows = {}, []
+    values: dict[str, float] = {}
+    rows: list[list[Any]] = []
     solvers = ("radmm", "rcg", "auto")
     with ctx.progress.task("against projected eigsh", 2 * len(solvers)) as bar:
         for title, graph in (("dense model", dense), ("degree 40", sparse)):

@@ -42,7 +42,7 @@ def _graph(edges: Path, groups: Path, attribute: str) -> tuple[Any, np.ndarray, 
     known = {str(i) for i in listed.ids}
     lonely = [i for i in table.values if i not in known]
     ids = np.concatenate([listed.ids.astype(str), np.array(lonely, dtype=str)]) if lonely else listed.ids
-    return adjacency_from_edges(listed.edges, listed.weights, ids.size), ids, table.for_ids(ids)
+    return adjacency_from_edges(listed.edges, listed.weights, ids.size), ids, table.for_ids(ids.tolist())
 
 
 def _write_report(report: FairnessReport, json_file: Path | None, html_file: Path | None, note: str) -> None:

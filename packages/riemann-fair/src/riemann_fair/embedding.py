@@ -170,30 +170,27 @@ def _by_eigensolver(
     start: np.ndarray | None,
 ) -> EmbeddingResult:
     op = problem.op
-    m = k - (op.trivial is not None)
-    inner_tol, history, products, steps = tol, [], 0.0, 0
-    X = op.trivial[:, None] if op.trivial is not None else np.zeros((op.n, 0))
-    AX, status, theta, residuals = X.copy(), "converged", np.ones(X.shape[1]), np.zeros(X.shape[1])
-    for attempt in range(3):
-        if m == 0:
-            break
+    trivial = np.zeros((op.n, 0)) if op.trivial is None else op.trivial[:, None]
+    m = k - trivial.shape[1]
+    status, history, products, steps = "converged", list[dict[str, Any]](), 0.0, 0
+    Y, AY, theta, residuals = trivial[:, :0], trivial[:, :0], np.zeros(0), np.zeros(0)
+    inner_tol = tol
+    for attempt in range(3 if m else 0):
         found = _solve(op, m, solver, params, inner_tol, max_iter, rng, start, dtype)
-        Y, AY, theta, residuals, extra = (
-            a[..., :m] if isinstance(a, np.ndarray) else a for a in rayleigh_ritz(op, found.X, found.AX)
-        )
+        Y, AY, theta, residuals, extra = rayleigh_ritz(op, found.X, found.AX, m)
         history, status, steps = history + found.history, found.status, steps + found.n_iter
         products += found.n_products + (extra if solver in SINGLE_VECTOR else min(extra, 1))
-        X = Y if op.trivial is None else np.column_stack([op.trivial, Y])
-        AX = AY if op.trivial is None else np.column_stack([op.trivial, AY])
         # What the recurrence promised is checked against the products; short of it, it starts again from here.
         if status != "converged" or residuals.max() <= max(2 * tol, 1e-12) or attempt == 2:
             break
         inner_tol, start = inner_tol / 4, Y
     if m and status == "converged" and residuals.max() > max(2 * tol, 1e-11):
         status = "not_converged"
-    if op.trivial is not None and m:
-        theta, residuals = np.concatenate([[1.0], theta]), np.concatenate([[0.0], residuals])
-    return _finished(problem, X, 1 - theta, residuals, float(k - np.sum(X * AX)), status, solver,
+    known = trivial.shape[1]
+    H, AH = np.column_stack([trivial, Y]), np.column_stack([trivial, AY])
+    values = np.concatenate([np.zeros(known), 1 - theta])
+    residuals = np.concatenate([np.zeros(known), residuals])
+    return _finished(problem, H, values, residuals, float(k - np.sum(H * AH)), status, solver,
                      steps, products, history, None, dtype)  # fmt: skip
 
 
@@ -234,9 +231,9 @@ def _solve(
 
 
 def rayleigh_ritz(
-    op: Operator, X: np.ndarray, AX: np.ndarray | None
+    op: Operator, X: np.ndarray, AX: np.ndarray | None, m: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
-    """Feasible orthonormal Ritz vectors in the span of X, ``A X``, Ritz values, true residuals, products made."""
+    """The m best feasible Ritz vectors in the span of X, ``A X``, Ritz values, true residuals, products made."""
     clean = op.project(op.project(X))
     Q, R = np.linalg.qr(clean)
     if AX is None or np.linalg.norm(clean - X) > 1e-8 or np.linalg.cond(R) > 1e3:
@@ -246,7 +243,7 @@ def rayleigh_ritz(
     PAQ = op.project(AQ)
     T = Q.T @ PAQ
     theta, V = np.linalg.eigh((T + T.T) / 2)
-    theta, V = theta[::-1], V[:, ::-1]
+    theta, V = theta[::-1][:m], V[:, ::-1][:, :m]
     Y = Q @ V
     residuals = np.linalg.norm(PAQ @ V - Y * theta, axis=0)
     return Y, AQ @ V, theta, residuals, extra

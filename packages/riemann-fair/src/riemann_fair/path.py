@@ -159,8 +159,8 @@ def fairness_path(
                          average_balance(labels, table)))  # fmt: skip
             status.append(result.status)
             task.advance()
-    columns = np.array(rows).T
-    return PathResult(*columns, status=tuple(status))
+    columns = dict(zip(COLUMNS, np.array(rows).T))
+    return PathResult(**columns, status=tuple(status))
 
 
 def _labels(result: EmbeddingResult, k: int, active: np.ndarray, seed: int) -> np.ndarray:

@@ -77,7 +77,7 @@ def lanczos(
         nonlocal products
         products += 1
         x = op.project(np.ravel(x))
-        return op.project(op.apply(x)) + x
+        return np.asarray(op.project(op.apply(x)) + x)
 
     shifted = spla.LinearOperator((op.n, op.n), matvec=matvec, dtype=np.float64)
     status = "converged"
