@@ -1,0 +1,20 @@
+"""QUBOs whose every local minimum is valid: formulations, proofs or counterexamples, and solvers."""
+
+from qubo_relax import problems
+from qubo_relax.constraints import LinearConstraint
+from qubo_relax.errors import NotCertifiable
+from qubo_relax.qubo import Qubo
+from qubo_relax.theory import PointCertificate, certify_point, round_point
+from qubo_relax.verify import Certificate, verify_conditions
+
+__all__ = [
+    "Certificate",
+    "LinearConstraint",
+    "NotCertifiable",
+    "PointCertificate",
+    "Qubo",
+    "certify_point",
+    "problems",
+    "round_point",
+    "verify_conditions",
+]
