@@ -1,0 +1,1 @@
+"""The `lemmata` command: reproduce, report, list, bench, new, lock, release."""
