@@ -1,7 +1,7 @@
 """B1 to B11: penalties whose violations a single flip repairs, and the record a `Qubo` keeps of them.
 
-Each record (a `Block`) names the constraints it stands for and the little that the structural verifier needs besides the
-matrix itself (an order, rates, a reading direction). It carries no claim: `qubo_relax.structure` evaluates the
+Each record (a `Block`) names the constraints it stands for and the little that the structural verifier needs besides
+the matrix itself (an order, rates, a reading direction). It carries no claim: `qubo_relax.structure` evaluates the
 inequalities on the matrix and the linear term as they are, so a changed coefficient changes the verdict. All
 formulations here are ours, of the kind whose conditions arXiv 2606.28734 states; the proofs are in the docstrings.
 """
@@ -38,7 +38,8 @@ class Conflicts:
 
 @dataclass(frozen=True, eq=False)
 class Covers:
-    """B2: ``x_i + x_j >= 1`` for each pair, penalty ``w_ij (1 - x_i)(1 - x_j)``, ``w_ij > max(min(cost_i, cost_j), 0)``.
+    """B2: ``x_i + x_j >= 1`` for each pair, penalty ``w_ij (1 - x_i)(1 - x_j)``, ``w_ij > max(min(cost_i, cost_j),
+    0)``.
 
     The complement of B1.
     """
@@ -51,9 +52,9 @@ class Covers:
 class Implications:
     """B3: ``x_child <= x_parent``, penalty ``w x_child (1 - x_parent)``, proved by switching a missing parent ON.
 
-    ``transitive=True``: the pairs are all pairs of the transitive closure and ``w = max(cost_parent, 0) + margin``. Proof:
-    take a missing parent with a selected descendant, all of whose own ancestors are in (it exists in a DAG); switching it
-    on costs ``cost``, adds no violation and removes at least one of weight ``w``.
+    ``transitive=True``: the pairs are all pairs of the transitive closure and ``w = max(cost_parent, 0) + margin``.
+    Proof: take a missing parent with a selected descendant, all of whose own ancestors are in (it exists in a DAG);
+    switching it on costs ``cost``, adds no violation and removes at least one of weight ``w``.
 
     ``transitive=False``: immediate arcs with ``L_j = max(cost_j, 0) + margin + sum over parents l of L_l``; switching a
     missing parent on can violate its own arcs, which ``L_j`` pays for.
@@ -81,10 +82,11 @@ class Removals:
 class Prices:
     """B5: rows ``sum_i a_i x_i <= b`` with ``a >= 0``, priced without slack variables.
 
-    For a fixed order, a pair of a LATER item l and an EARLIER item e has weight ``v_l a_e / (b + h - a_l - tau h)`` with
-    ``h`` the resolution of the row (1 for integers) and ``0 < tau < 1``. Proof: let l be the last item of an overfull
-    selection that is relevant to the row; the earlier ones weigh at least ``b + h - a_l``, so its prices exceed ``v_l``
-    and removing it gains. Removing never hurts another row, so several rows compose by the entrywise maximum.
+    For a fixed order, a pair of a LATER item l and an EARLIER item e has weight ``v_l a_e / (b + h - a_l - tau h)``
+    with ``h`` the resolution of the row (1 for integers) and ``0 < tau < 1``. Proof: let l be the last item of an
+    overfull selection that is relevant to the row; the earlier ones weigh at least ``b + h - a_l``, so its prices
+    exceed ``v_l`` and removing it gains. Removing never hurts another row, so several rows compose by the entrywise
+    maximum.
 
     Attributes
     ----------
@@ -95,8 +97,8 @@ class Prices:
     rate : ndarray of shape (d, n)
         ``v_l / (b + h - a_l - tau h)`` of each item as the later end; 0 where it is not priced.
     relevant : ndarray of bool of shape (d, n)
-        Items that weigh in the row or need one that does; without the latter an item may be impossible to remove because
-        a selected weightless item depends on it.
+        Items that weigh in the row or need one that does; without the latter an item may be impossible to remove
+        because a selected weightless item depends on it.
     """
 
     weights: Floats
@@ -131,8 +133,8 @@ class Permutation:
     """B7: ``index[r, c]`` is 1 for exactly one c in each row and one r in each column (a rook placement).
 
     Every pair in a row or column has weight G, every variable reward R. Two rooks on a line: one leaves, gaining at
-    least ``G - R``. An incomplete placement has a free row and a free column: entering gains R less the costs there. The
-    usual ``(1 - sum)^2`` gives R = G exactly, a tie that no multiplier removes.
+    least ``G - R``. An incomplete placement has a free row and a free column: entering gains R less the costs there.
+    The usual ``(1 - sum)^2`` gives R = G exactly, a tie that no multiplier removes.
     """
 
     index: Ints

@@ -21,7 +21,7 @@ ENUMERATION_LIMIT = 22
 """Largest number of variables whose vertices are enumerated unless the caller asks for more."""
 
 _CHUNK_BITS = 16
-_COMPILED_FROM = 200_000  # pairs from which a compiled build repays its loading time
+_COMPILED_FROM = 1_000_000  # pairs from which a compiled build repays its loading time
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -256,7 +256,7 @@ class Qubo:
         float or ndarray of shape (B,)
         """
         P = self._points(X)
-        SX = (self.quadratic @ P.T).T
+        SX = self._times(P)
         value = self.offset + P @ self.linear + 0.5 * np.einsum("bi,bi->b", P, SX)
         if self.diagonal is not None:
             value += (P * P) @ self.diagonal
@@ -267,7 +267,7 @@ class Qubo:
     def field(self, X: ArrayLike) -> NDArray[np.float64]:
         """``g = c + S x``, the gradient of the multilinear part, of the shape of `X`."""
         P = self._points(X)
-        g = self.linear + (self.quadratic @ P.T).T
+        g = self.linear + self._times(P)
         return g if np.ndim(X) == 2 else g[0]
 
     def gradient(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -330,6 +330,10 @@ class Qubo:
         """Inward slopes at the bound coordinates of `x` (minus the gradient at ones), the gradient elsewhere."""
         g = self.gradient(x)
         return np.where(x == 1.0, -g, g)
+
+    def _times(self, P: NDArray[np.float64]) -> NDArray[np.float64]:
+        # scipy refuses products with matrices of no rows.
+        return np.asarray((self.quadratic @ P.T).T) if self.n else np.zeros(P.shape)
 
     def _points(self, X: ArrayLike) -> NDArray[np.float64]:
         P = np.asarray(X, dtype=np.float64)

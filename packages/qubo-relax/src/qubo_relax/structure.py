@@ -224,9 +224,7 @@ def _permutation(q: _View, block: bl.Permutation) -> float:
     by_row, rows_used = _sum_of_group_maxima(u, r[k], v, q.n)
     by_col, cols_used = _sum_of_group_maxima(u, c[k], v, q.n)
     # Rooks stand in different rows AND columns, so at most `rows_used` of the column maxima can be met together.
-    worst = np.minimum(
-        np.minimum(by_row, by_col), np.minimum(_top(u, c[k], v, rows_used), _top(u, r[k], v, cols_used))
-    )
+    worst = np.minimum(np.minimum(by_row, by_col), np.minimum(_top(u, c[k], v, rows_used), _top(u, r[k], v, cols_used)))
     return min(slack, float(np.min(-(q.c + worst)[block.index])))
 
 
@@ -314,7 +312,10 @@ def _proved(qubo: Qubo) -> tuple[set[tuple[int, int]], set[tuple[int, int]], set
             i, j = bl.group_pairs(block.group)
             together |= set(zip(np.minimum(i, j).tolist(), np.maximum(i, j).tolist()))
             for g in range(int(block.group.max(initial=-1)) + 1):
-                rows |= {Row(dict.fromkeys(np.flatnonzero(block.group == g).tolist(), 1.0), s, 1.0).key() for s in (">=", "==")}
+                rows |= {
+                    Row(dict.fromkeys(np.flatnonzero(block.group == g).tolist(), 1.0), s, 1.0).key()
+                    for s in (">=", "==")
+                }
         elif isinstance(block, bl.Permutation):
             i, j = bl.rook_pairs(block.index)
             together |= set(zip(np.minimum(i, j).tolist(), np.maximum(i, j).tolist()))

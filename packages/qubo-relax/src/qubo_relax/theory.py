@@ -6,14 +6,14 @@ field, ``D_i(v) = (1 - 2 v_i) g_i(v)`` the change of energy when bit ``i`` of a 
 **T1, concave slices.** If ``eps > 0`` (or every kept diagonal is below ``eps``), ``f`` is strictly concave in each
 coordinate, so no fractional point is a local minimizer, and a vertex ``v`` is one if and only if ``D_i(v) > -eps`` for
 all ``i``. (The inward slope at ``v`` is ``D_i + eps``; a slope of exactly 0 descends, the second derivative being
-``-2 eps``.) With ``eps`` below the smallest non-zero ``|D_i|`` the local minimizers are the vertices that no single flip
-improves.
+``-2 eps``.) With ``eps`` below the smallest non-zero ``|D_i|`` the local minimizers are the vertices that no single
+flip improves.
 
-**T2, multilinear (eps = 0).** Let F be the fractional coordinates of ``x``, T those at a bound with inward slope 0 and N
-those at a bound with positive inward slope. ``x`` is a local minimizer if and only if no inward slope is negative,
-``g_F = 0``, ``S_FF = 0``, ``S_FT = 0``, and ``s_i s_j S_ij >= 0`` for all ``i, j`` in T, where ``s`` is +1 at 0 and -1
-at 1: a form with zero diagonal is copositive if and only if its entries are non-negative. So with ``eps = 0`` a
-fractional point can be a local minimizer: ``-x1 - x2 + x1 x2`` is constant along ``(1, t)``.
+**T2, multilinear (eps = 0).** Let F be the fractional coordinates of ``x``, T those at a bound with inward slope 0
+and N those at a bound with positive inward slope. ``x`` is a local minimizer if and only if no inward slope is
+negative, ``g_F = 0``, ``S_FF = 0``, ``S_FT = 0``, and ``s_i s_j S_ij >= 0`` for all ``i, j`` in T, where ``s`` is +1
+at 0 and -1 at 1: a form with zero diagonal is copositive if and only if its entries are non-negative. So with ``eps =
+0`` a fractional point can be a local minimizer: ``-x1 - x2 + x1 x2`` is constant along ``(1, t)``.
 
 **T3, convex slices (a kept positive diagonal).** Strict complementarity and a positive definite Hessian on F suffice; a
 violated first- or second-order condition refutes; everything between is undecided.
@@ -137,7 +137,8 @@ def _multilinear(qubo: Qubo, p: NDArray[np.float64], binary: bool) -> PointCerti
     flat = np.flatnonzero(inside | tied)
     sub = qubo.quadratic[flat][:, flat].tocoo()
     i, j, v = flat[sub.coords[0]], flat[sub.coords[1]], sub.data
-    # A fractional coordinate may move either way, so any coupling to it descends; two tied bounds need s_i s_j S_ij < 0.
+    # A fractional coordinate may move either way, so any coupling to it descends; two tied bounds need s_i s_j S_ij <
+    # 0.
     descends = np.where(inside[i] | inside[j], np.abs(v) > tol, s[i] * s[j] * v < -tol)
     if not descends.any():
         return PointCertificate("local_min", binary, worst, None, "no first- or second-order descent direction (T2)")

@@ -135,7 +135,9 @@ def _verify(
     rows = Rows(constraints, qubo.n)
     reasons: list[str] = []
     if qubo.concavity == 0:
-        reasons.append("concavity 0: the verdict is about vertices; a concavity below the margin also excludes fractions")
+        reasons.append(
+            "concavity 0: the verdict is about vertices; a concavity below the margin also excludes fractions"
+        )
     answer = Certificate("unknown", method, np.nan)
     for name, step in (
         ("structural", lambda: _structural(qubo, constraints, own)),
@@ -171,12 +173,12 @@ def _structural(qubo: Qubo, constraints: list[LinearConstraint], own: bool) -> C
     return Certificate(status, "structural", margin, checked=len(qubo.blocks), reasons=reasons)
 
 
-def _enumerate(
-    qubo: Qubo, rows: Rows, constraints: list[LinearConstraint], *, forced: bool
-) -> Certificate | None:
+def _enumerate(qubo: Qubo, rows: Rows, constraints: list[LinearConstraint], *, forced: bool) -> Certificate | None:
     if qubo.n > ENUMERATION_LIMIT:
         if forced:
-            raise InvalidInput.argument("method", expected=f"n <= {ENUMERATION_LIMIT} to enumerate", got=f"n = {qubo.n}")
+            raise InvalidInput.argument(
+                "method", expected=f"n <= {ENUMERATION_LIMIT} to enumerate", got=f"n = {qubo.n}"
+            )
         return None
     from qubo_relax.verify_enum import enumerate_vertices
 
@@ -188,9 +190,7 @@ def _enumerate(
     return _with(found, margin=e.margin)
 
 
-def _milp(
-    qubo: Qubo, constraints: list[LinearConstraint], time_limit: float, executor: Executor | None
-) -> Certificate:
+def _milp(qubo: Qubo, constraints: list[LinearConstraint], time_limit: float, executor: Executor | None) -> Certificate:
     from qubo_relax.verify_milp import milp_check
 
     status, point, _, solved = milp_check(qubo, constraints, time_limit, executor)
@@ -200,9 +200,7 @@ def _milp(
     return _refuted(qubo, Rows(constraints, qubo.n), constraints, point, "milp", solved, reasons)
 
 
-def _search(
-    qubo: Qubo, rows: Rows, constraints: list[LinearConstraint], time_limit: float, rng: Any
-) -> Certificate:
+def _search(qubo: Qubo, rows: Rows, constraints: list[LinearConstraint], time_limit: float, rng: Any) -> Certificate:
     from qubo_relax.search import infeasible_minimum
 
     point, tried = infeasible_minimum(qubo, rows, time_limit, rng)

@@ -1,4 +1,4 @@
-"""Verification by integer programming: is there an infeasible vertex that no single flip improves?
+"""Verification by integer programming: it looks for an infeasible vertex that no flip improves.
 
 For one violated row, binary ``v`` with ``a.v >= b + unit`` and for every i the two big-M rows
 ``g_i >= -eps - M1_i v_i`` and ``g_i <= eps + M2_i (1 - v_i)`` say that flipping i does not descend. No solution for any

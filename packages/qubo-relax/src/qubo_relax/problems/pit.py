@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -57,10 +58,10 @@ class OpenPit(Problem):
 
     Notes
     -----
-    Without rows or risk this is a maximum closure: `solve_exact` solves it by max-flow in milliseconds and is the method
-    to use. The formulations: "closure" (certified, exact), "removal" (certified, exact), "accumulated" (certified, exact,
-    immediate arcs only), "direct" (the usual one; refuted for every penalty), "price" (certified with capacity rows, its
-    objective discounted), "slack_binary" (the usual one with rows).
+    Without rows or risk this is a maximum closure: `solve_exact` solves it by max-flow in milliseconds and is the
+    method to use. The formulations: "closure" (certified, exact), "removal" (certified, exact), "accumulated"
+    (certified, exact, immediate arcs only), "direct" (the usual one; refuted for every penalty), "price" (certified
+    with capacity rows, its objective discounted), "slack_binary" (the usual one with rows).
     """
 
     value: ArrayLike
@@ -101,7 +102,9 @@ class OpenPit(Problem):
             if a.shape[1] != n:
                 raise InvalidInput.argument("resource", expected=f"shape (d, {n})", got=f"shape {a.shape}")
             if (a < 0).any():
-                raise InvalidInput.argument("resource", expected="amounts >= 0 (complement the variable)", got="negative")
+                raise InvalidInput.argument(
+                    "resource", expected="amounts >= 0 (complement the variable)", got="negative"
+                )
             b = np.atleast_1d(np.asarray(self.capacity, dtype=np.float64))
             b = numbers(b[:, None] if b.ndim == 1 else b, "capacity", ndim=2)
             if b.shape[0] != a.shape[0] or b.shape[1] not in (1, periods):
@@ -146,7 +149,7 @@ class OpenPit(Problem):
 
     @property
     def default(self) -> str:
-        """"price" with capacity rows, "closure" without."""
+        """The name "price" with capacity rows, "closure" without."""
         return "closure" if self.resource is None else "price"
 
     @property
@@ -201,7 +204,9 @@ class OpenPit(Problem):
                 terms.add_square(index, np.concatenate([a, width]), b, lam)
                 first += len(width)
             return terms, ()
-        return _closure_terms(terms, formulation, m.arcs, margin, np.maximum(cost + up, 0.0), np.maximum(down - cost, 0.0))
+        return _closure_terms(
+            terms, formulation, m.arcs, margin, np.maximum(cost + up, 0.0), np.maximum(down - cost, 0.0)
+        )
 
     def _objective(self, terms: bl.Terms, value: Floats) -> tuple[Floats, Floats, Floats]:
         """Adds the risk pairs; the linear costs and what couplings add to entering and to staying."""
@@ -215,11 +220,12 @@ class OpenPit(Problem):
 
     def constraints(self, formulation: str | None = None) -> list[LinearConstraint]:
         """One row an immediate arc, and the (cumulative) capacity rows."""
-        name = self._formulation(formulation)
-        del name
+        self._formulation(formulation)
         m = self.model()
         rows = implication_rows(m.arcs[:, 0], m.arcs[:, 1])
-        return rows + [LinearConstraint(a, "<=", b, f"capacity {k}") for k, (a, b) in enumerate(zip(m.weights, m.capacity))]
+        return rows + [
+            LinearConstraint(a, "<=", b, f"capacity {k}") for k, (a, b) in enumerate(zip(m.weights, m.capacity))
+        ]
 
     def decode(self, x: ArrayLike, formulation: str | None = None) -> NDArray[Any]:
         """The blocks taken, bool of shape (n,); with periods the first period each is gone, -1 for never."""
@@ -312,7 +318,7 @@ def accumulated_weights(n: int, arcs: Ints, own: Floats) -> Floats:
     weight = own.copy()
     by_level = arcs[np.argsort(level[arcs[:, 0]], kind="stable")]
     starts = np.searchsorted(level[by_level[:, 0]], np.arange(level.max(initial=0) + 2))
-    for a, b in zip(starts[:-1], starts[1:]):
+    for a, b in pairwise(starts):
         np.add.at(weight, by_level[a:b, 0], weight[by_level[a:b, 1]])
     return weight
 

@@ -192,7 +192,8 @@ def _add_legs(terms: bl.Terms, d: Floats, cities: Ints, index: Ints, fixed: bool
 
 
 def city_rewards(d: Floats) -> Floats:
-    """For each city a bound of what entering a conflict-free tour can cost: one leg in and one leg out, two other cities.
+    """For each city a bound of what entering a conflict-free tour can cost: one leg in and one leg out, two other
+    cities.
 
     The two largest of ``max(d, d')`` at the city, or its largest way in plus its largest way out, whichever is less.
     """
