@@ -231,6 +231,20 @@ def _walk(i: Ints, j: Ints, n: int, symmetric: bool) -> Ints:
     return np.array(tour)
 
 
+def solve_rows(
+    cost: Floats, constraints: Sequence[LinearConstraint], time_limit: float | None = None
+) -> NDArray[np.bool_] | None:
+    """The cheapest binary point of a linear cost under rows, by HiGHS; None when not proved in time."""
+    from qubo_relax.constraints import Rows
+
+    if cost.size == 0:
+        return np.zeros(0, dtype=bool)
+    given = Rows(list(constraints), cost.size)
+    rows = [(given.matrix, given.low, given.high)] if given.low.size else []
+    x, proved, _ = milp(cost, rows, time_limit)
+    return np.asarray(x > 0.5) if x is not None and proved else None
+
+
 def solve_qubo(
     qubo: Qubo, constraints: Sequence[LinearConstraint], time_limit: float | None = None
 ) -> NDArray[np.int8] | None:

@@ -205,6 +205,16 @@ def _groups(q: _View, block: bl.Groups) -> float:
     cost, _ = _sum_of_group_maxima(keys // max(q.n, 1), of[keys % max(q.n, 1)], total, count)
     members = group >= 0
     size = np.bincount(group[members], minlength=count)
+    # Or a member that nothing outside stands against: fewer groups touch these members than there are members, and each
+    # outside variable stands against one member at most.
+    against = val > 0
+    each = np.unique(key[against[inside]], return_counts=True)[1] if against[inside].any() else np.zeros(0)
+    if each.size == 0 or each.max() <= 1:
+        touching = np.unique(np.stack([group[row[inside & against]], of[col[inside & against]]]), axis=1)[0]
+        free = np.bincount(touching, minlength=count) < np.bincount(group[group >= 0], minlength=count)
+        least = np.full(count, np.inf)
+        np.minimum.at(least, group[group >= 0], -q.c[group >= 0])
+        best = np.where(free, np.maximum(best, least), best)
     mean = -(np.bincount(group[members], q.c[members], minlength=count) + cost) / np.maximum(size, 1)
     return min(slack, float(np.min(np.where(size > 0, np.maximum(best, mean), -np.inf))))
 

@@ -71,7 +71,7 @@ def refill_rounds(values: Any, W: Any, capacity: Any, utility: Any, x: Any, best
         trial[:] = x
         left[:] = room
         if t > 0:
-            drops = 1 + np.int64((r >> np.uint64(5)) % np.uint64(max(1, n // 15)))
+            drops = 1 + np.int64((r >> np.uint64(5)) % np.uint64(max(4, n // 15)))
             for _ in range(drops):
                 r ^= r << np.uint64(13)
                 r ^= r >> np.uint64(7)

@@ -33,7 +33,7 @@ def lagrangian(value: Floats, arcs: Ints, weights: Floats, capacity: Floats) -> 
         return _one_row(value, arcs, weights[0], float(capacity[0]))
     pits: list[Mask] = []
     lam, best, kept = np.zeros(len(weights)), np.inf, np.zeros(len(weights))
-    scale = weights.sum(axis=1) + 1e-300
+    scale = np.maximum(weights.sum(axis=1), np.maximum(capacity, 1e-12))
     for k in range(SUBGRADIENT_STEPS):
         x = max_closure(value - lam @ weights, arcs)
         pits.append(x)

@@ -85,11 +85,19 @@ class Problem(ABC):
 
     def solve_exact(self, time_limit: float | None = None) -> Any:
         """An optimal solution by a classical method, or None when the time ran out before one was proved."""
-        from qubo_relax.exact import solve_qubo
+        from qubo_relax.exact import solve_qubo, solve_rows
 
         formulation = self.default
+        cost = self._linear_cost()
+        if cost is not None:
+            x = solve_rows(cost, self.constraints(formulation), time_limit)
+            return None if x is None else self.decode(x, formulation)
         x = solve_qubo(self.qubo(formulation), self.constraints(formulation), time_limit)
         return None if x is None else self.decode(x, formulation)
+
+    def _linear_cost(self) -> NDArray[np.float64] | None:
+        """The cost of each variable where the objective is linear in those of the default formulation."""
+        return None
 
     def bound(self) -> float | None:
         """A proved bound of the optimum on the optimistic side, or None when none is known."""

@@ -35,7 +35,7 @@ def slack_widths(capacity: float) -> list[int]:
 
 def keep_order(values: Floats, weights: Floats, capacities: Floats) -> Ints:
     """Items by falling value a share of the capacities used; those that weigh nothing first."""
-    share = (weights / capacities[:, None]).sum(axis=0)
+    share = (weights / np.maximum(capacities, 1e-300)[:, None]).sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         density = np.where(share > 0, values / share, np.inf)
     return np.argsort(-density, kind="stable")

@@ -189,7 +189,7 @@ class OpenPit(Problem):
         terms = bl.Terms(size)
         cost, up, down = self._objective(terms, m.value)
         if formulation == "price":
-            return _price_terms(terms, m, margin, cost, down)
+            return price_terms(terms, m, margin, cost, down)
         terms.add_linear(np.arange(n), cost)
         if formulation in ("direct", "slack_binary"):
             lam = (self.value_scale or 1.0) + margin if penalty is None else penalty
@@ -204,7 +204,7 @@ class OpenPit(Problem):
                 terms.add_square(index, np.concatenate([a, width]), b, lam)
                 first += len(width)
             return terms, ()
-        return _closure_terms(
+        return closure_terms(
             terms, formulation, m.arcs, margin, np.maximum(cost + up, 0.0), np.maximum(down - cost, 0.0)
         )
 
@@ -293,9 +293,10 @@ class OpenPit(Problem):
         return plot_pit(self, solution, ax, width=width)
 
 
-def _closure_terms(
+def closure_terms(
     terms: bl.Terms, formulation: str, arcs: Ints, margin: float, cost: Floats, value: Floats
 ) -> tuple[bl.Terms, Sequence[bl.Block]]:
+    """B3 in one of its three weightings; `cost` and `value` are what a block can lose by entering and by leaving."""
     n = cost.size
     if formulation == "accumulated":
         weight = accumulated_weights(n, arcs, cost + margin)
@@ -323,9 +324,10 @@ def accumulated_weights(n: int, arcs: Ints, own: Floats) -> Floats:
     return weight
 
 
-def _price_terms(
+def price_terms(
     terms: bl.Terms, m: PitModel, margin: float, cost: Floats, down: Floats
 ) -> tuple[bl.Terms, Sequence[bl.Block]]:
+    """B3 by removal with B5: `cost` is linear, `down` what couplings add to the loss of a block that leaves."""
     n = m.value.size
     child, parent = closure_pairs(n, m.arcs)
     fixed = (m.weights > m.capacity[:, None]).any(axis=0)

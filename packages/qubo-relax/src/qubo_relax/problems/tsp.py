@@ -113,7 +113,7 @@ class TSP(Problem):
         grid = self._point(x, m * m).reshape(m, m)
         if (grid.sum(axis=0) != 1).any() or (grid.sum(axis=1) != 1).any():
             raise InvalidInput.argument("x", expected="a permutation", got="a position or city taken other than once")
-        tour = self.free[grid.argmax(axis=1)]
+        tour = self.free[grid.argmax(axis=1)] if m else self.free
         tour = np.concatenate([[0], tour]) if self.fix_first and self.n else tour
         return np.roll(tour, -int(np.argmin(tour))) if self.n else tour
 
