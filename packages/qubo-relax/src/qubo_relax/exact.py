@@ -39,7 +39,8 @@ def max_closure(value: Floats, arcs: Ints) -> NDArray[np.bool_]:
     Notes
     -----
     Capacities are whole numbers: integer values with a sum below 10^9 are exact; others are scaled, with an error of at
-    most n / scale in the value. Where the values span more than 10^7 the linear program is solved instead, by HiGHS.
+    most n / scale in the value. Where the values span more than 10^6 each connected part has its own scale, and moves
+    of single cones win back what was rounded away.
     """
     n = value.size
     gain = float(value[value > 0].sum())
@@ -47,9 +48,31 @@ def max_closure(value: Floats, arcs: Ints) -> NDArray[np.bool_]:
         return np.zeros(n, dtype=bool)
     whole = bool((value == np.rint(value)).all()) and np.abs(value).sum() < FLOW_RANGE
     size = np.abs(value[value != 0])
-    if not whole and size.max() > 1e7 * size.min() and n <= 50_000:
-        return _closure_by_lp(value, arcs)
-    scale = 1.0 if whole else FLOW_RANGE / np.abs(value).sum()
+    if not whole and size.max() > 1e6 * size.min():
+        return _closure_by_parts(value, arcs)
+    return _closure_by_flow(value, arcs, 1.0 if whole else FLOW_RANGE / np.abs(value).sum())
+
+
+def _closure_by_parts(value: Floats, arcs: Ints) -> NDArray[np.bool_]:
+    from qubo_relax.improve.pits import CONE_BLOCKS, Cones, cone_moves
+
+    n = value.size
+    graph = sparse.csr_array((np.ones(len(arcs)), (arcs[:, 0], arcs[:, 1])), shape=(n, n))
+    count, label = csgraph.connected_components(graph, directed=False)
+    alone = np.bincount(label, minlength=count)[label] == 1
+    x = alone & (value > 0)
+    for part in np.unique(label[~alone]):
+        inside = np.flatnonzero(label == part)
+        place = np.full(n, -1)
+        place[inside] = np.arange(inside.size)
+        local = place[arcs[label[arcs[:, 0]] == part]]
+        x[inside] = _closure_by_flow(value[inside], local, FLOW_RANGE / max(np.abs(value[inside]).sum(), 1e-300))
+    acyclic = csgraph.connected_components(graph, connection="strong")[0] == n
+    return cone_moves(Cones.of(n, arcs), value, x, exact=True) if n <= CONE_BLOCKS and acyclic else x
+
+
+def _closure_by_flow(value: Floats, arcs: Ints, scale: float) -> NDArray[np.bool_]:
+    n = value.size
     capacity = np.rint(value * scale).astype(np.int64)
     up, down = np.flatnonzero(capacity > 0), np.flatnonzero(capacity < 0)
     infinite = int(capacity[up].sum()) + 1
@@ -65,15 +88,6 @@ def max_closure(value: Floats, arcs: Ints) -> NDArray[np.bool_]:
     x = np.zeros(n + 2, dtype=bool)
     x[reached] = True
     return x[:n]
-
-
-def _closure_by_lp(value: Floats, arcs: Ints) -> NDArray[np.bool_]:
-    m, n = len(arcs), value.size
-    k = np.arange(m)
-    A = sparse.csr_array((np.r_[np.ones(m), -np.ones(m)], (np.r_[k, k], np.r_[arcs[:, 0], arcs[:, 1]])), shape=(m, n))
-    scale = float(np.abs(value).max())
-    found = optimize.linprog(-value / scale, A_ub=A, b_ub=np.zeros(m), bounds=(0, 1), method="highs-ds")
-    return np.asarray(found.x > 0.5)
 
 
 def milp(

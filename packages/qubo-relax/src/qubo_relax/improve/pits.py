@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WINDOW = 400
 CONE_PAIRS = 20_000_000
+CONE_BLOCKS = 5_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,9 @@ class Cones:
         return np.asarray(m.indices[m.indptr[i] : m.indptr[i + 1]])
 
 
-def cone_moves(cones: Cones, value: Floats, x: Mask, risk: Any = None, limit: int = 100_000) -> Mask:
+def cone_moves(
+    cones: Cones, value: Floats, x: Mask, risk: Any = None, limit: int = 100_000, *, exact: bool = False
+) -> Mask:
     """Add a block with what it still needs, or drop one with what needs it, the best move first, while one gains.
 
     Parameters
@@ -59,13 +62,17 @@ def cone_moves(cones: Cones, value: Floats, x: Mask, risk: Any = None, limit: in
         A closed set; not changed.
     risk : scipy.sparse.csr_array of shape (n, n), optional
         The C of ``v.x - x'Cx``.
+    limit : int
+        Most moves.
+    exact : bool
+        Whether gains below 1e-9 of the largest value count too.
 
     Returns
     -------
     ndarray of bool of shape (n,)
     """
     x = x.copy()
-    noise = 1e-9 * float(np.max(np.abs(value), initial=0.0))
+    noise = 0.0 if exact else 1e-9 * float(np.max(np.abs(value), initial=0.0))
     for _ in range(limit):
         marginal = value if risk is None else value - 2 * (risk @ x)
         add = np.where(x, -np.inf, cones.up @ np.where(x, 0.0, marginal))
