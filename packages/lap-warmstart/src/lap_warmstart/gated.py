@@ -78,7 +78,7 @@ def assign_gated(c, bound, gate, limit, x, y, out):
     tuple
         (status, row scans, edges)
     """
-    n, m = c.shape
+    n = c.shape[0]
     ptr = np.zeros(n + 1, np.int64)
     status, col, val = collect_below(c, bound, limit, ptr)
     if status != OK:
