@@ -81,6 +81,19 @@ def transforms_active() -> bool:
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
+def native_allowed(*tensors: Tensor, inference: bool) -> bool:
+    """Whether a native plan gives right derivatives here.
+
+    In a compiled region torch drops second derivatives of a Function around a native op without saying so (the weight
+    gradient of force training comes out as half its value). Plain torch operations are right there, so a native op
+    needs the promise `inference`, or inputs without grad.
+    """
+    if not torch.compiler.is_compiling():
+        return True
+    grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return (inference or not grad) and not torch._C._are_functorch_transforms_active()
+
+
 class _EagerCouple(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, plan: Plan) -> Tensor:
