@@ -14,7 +14,7 @@ from cg_tensorproduct.autotune import Costs, pick
 from cg_tensorproduct.instructions import Instruction
 from cg_tensorproduct.irreps import Irreps
 from cg_tensorproduct.paths import Pair, Problem
-from cg_tensorproduct.plans import build_plan
+from cg_tensorproduct.plans import HAS_NUMBA, build_plan
 from cg_tensorproduct.store import Store
 from cg_tensorproduct.wigner import wigner_3j
 
@@ -34,6 +34,9 @@ class Tables:
         self._sizes = [ins.numel for ins in instructions if ins.has_weight]
         self._couplings: list[tuple[int, Instruction, Tensor]] = []
         uuu: dict[int, list[tuple[int, Instruction]]] = {}
+        uvu: list[tuple[int, int, Instruction]] = []
+        native = self._algorithm != "torch" and HAS_NUMBA and device.type == "cpu"
+        starts = np.cumsum([0, *self._sizes])
         position = 0
         for ins in instructions:
             where = position if ins.has_weight else -1
@@ -43,25 +46,48 @@ class Tables:
             if ins.connection_mode == "uuu":
                 uuu.setdefault(ins.path_shape[0], []).append((where, ins))
                 continue
-            l1, l2, l3 = (terms[i].ir.l for terms, i in zip(self._terms, ins[:3]))
-            c = wigner_3j(l1, l2, l3) * ins.path_weight
-            self._couplings.append((where, ins, c.to(dtype=dtype, device=device)))
+            if ins.connection_mode == "uvu" and native:
+                uvu.append((where, int(starts[where]) if where >= 0 else -1, ins))
+                continue
+            self._couplings.append((where, ins, self._coupling(ins).to(dtype=dtype, device=device)))
+        self._uvu_instructions = [
+            (where, ins, self._coupling(ins).to(dtype=dtype, device=device)) for where, _, ins in uvu
+        ]
+        self._uvu = None
+        if uvu:
+            from cg_tensorproduct.plan_uvu import UvuPlan
+
+            flat = [(start, ins) for _, start, ins in uvu]
+            self._uvu = UvuPlan(self._terms, self._layout, flat, int(starts[-1]), dtype)
         self._channelwise = [_Channelwise(self._terms, mul, found, dtype, device) for mul, found in uuu.items()]
+
+    def _coupling(self, ins: Instruction) -> Tensor:
+        l1, l2, l3 = (terms[i].ir.l for terms, i in zip(self._terms, ins[:3]))
+        return wigner_3j(l1, l2, l3) * ins.path_weight
 
     def product(self, x: Tensor, y: Tensor, w: Tensor, *, inference: bool) -> Tensor:
         """Rows [B, dim1], [B, dim2] and weights [weight_numel] or [B, weight_numel] -> [B, dim_out]."""
+        couplings, total = self._couplings, None
+        if self._uvu is not None:
+            if torch.compiler.is_compiling():
+                couplings = [*couplings, *self._uvu_instructions]
+            else:
+                total = ops.weighted_product(self._uvu, x, y, w if w.dim() == 2 else w.unsqueeze(0))
+                if not couplings and not self._channelwise:
+                    return total
         first, second = self._split(0, x), self._split(1, y)
         weights = (
             torch.split(w, self._sizes, -1) if self._sizes else ()
         )  # one split: slices would each make a full gradient
         out: dict[int, list[Tensor]] = {}
-        for where, ins, c in self._couplings:
+        for where, ins, c in couplings:
             weight = None if where < 0 else weights[where].view(*w.shape[:-1], *ins.path_shape)
             z = weighted.one(ins.connection_mode, first[ins.i_in1], second[ins.i_in2], c, weight)
             out.setdefault(ins.i_out, []).append(z)
         for group in self._channelwise:
             group.add(out, first, second, weights, inference=inference)
-        return self._joined(out, x)
+        joined = self._joined(out, x)
+        return joined if total is None else joined + total
 
     def _split(self, side: int, x: Tensor) -> list[Tensor]:
         """Each term as [B, mul, 2 l + 1]."""
