@@ -355,9 +355,9 @@ def test_a_group_of_adamw_is_torchs():
 
 def test_an_interruption_between_tensors_leaves_a_state_that_goes_on(monkeypatch):
     model, optimizer = trained(steps=1)
-    from optim_bas import optimizer as module
+    from optim_bas import paths as module
 
-    real, calls = module.step_tensor, []
+    real, calls = module.step_whole, []
 
     def interrupted(*args):
         calls.append(1)
@@ -365,7 +365,7 @@ def test_an_interruption_between_tensors_leaves_a_state_that_goes_on(monkeypatch
             raise KeyboardInterrupt
         real(*args)
 
-    monkeypatch.setattr(module, "step_tensor", interrupted)
+    monkeypatch.setattr(module, "step_whole", interrupted)
     feed(model, 1)
     with pytest.raises(KeyboardInterrupt):
         optimizer.step()

@@ -10,17 +10,13 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from optim_bas.adamw import step_adamw_group
-from optim_bas.blocks import Layout, as_matrix, block_runs, read_layout, runs, write_back
-from optim_bas.fp8 import is_stochastic
-from optim_bas.groups import GROUP_KEYS, check_group, check_unsupported, native_available, parameter_name
-from optim_bas.sharding import check_gradient, local, local_gradient
+from optim_bas.groups import GROUP_KEYS, check_group, check_unsupported, parameter_name
+from optim_bas.paths import Item, step_items
+from optim_bas.sharding import check_gradient
 from optim_bas.state import check_loaded, new_state, restored
-from optim_bas.step import Place, Rule, Work, keys, step_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-_HALF = (torch.bfloat16, torch.float16)
 
 
 class BAS(torch.optim.Optimizer):
@@ -193,26 +189,31 @@ class BAS(torch.optim.Optimizer):
     def _update(self) -> None:
         for group in self.param_groups:
             _check_gradients(group)
+        if self.exchange is not None:
+            from optim_bas.exchange import step_exchanged
+
+            step_exchanged(self)
+            return
         position = 0
         for group in self.param_groups:
             if group["algorithm"] == "adamw":
                 step_adamw_group(group, self.state)
             else:
-                self._step_group(group, position)
+                step_items(self._items(group, position))
             position += len(group["params"])
 
-    def _step_group(self, group: dict[str, Any], position: int) -> None:
+    def _items(self, group: dict[str, Any], position: int) -> list[Item]:
+        """The tensors of a group with their states, made where there are none; zeros for gradients that are not."""
+        items = []
         for offset, param in enumerate(group["params"]):
-            if param.grad is None:
+            if param.grad is None and self.exchange is None:
                 continue
             state = self.state[param]
             if not state:
                 state.update(new_state(param, group))
-            layout = read_layout(param.shape, group["block"], group["block_dim"])
-            if param.numel() == 0:
-                state["step"] += 1
-                continue
-            step_tensor(param, state, group, layout, position + offset)
+            grad = torch.zeros_like(param) if param.grad is None else param.grad
+            items.append(Item(param, grad, state, group, position + offset))
+        return items
 
     def allocate(self) -> None:
         """Make the state of all parameters now: to see what it costs, or before loading a distributed checkpoint."""
@@ -294,109 +295,6 @@ class BAS(torch.optim.Optimizer):
         return cast("Self", convert(cls, optimizer, overrides))
 
 
-def step_tensor(param: Tensor, state: dict[str, Any], group: dict[str, Any], layout: Layout, index: int) -> None:
-    """One step of one tensor on the fastest path that takes it.
-
-    Parameters
-    ----------
-    param : torch.Tensor
-        With a gradient.
-    state : dict
-        Of `new_state`.
-    group : dict
-    layout : Layout
-    index : int
-        Of the tensor among all of the optimizer, for the random streams.
-    """
-    done = int(state["step"]) + 1
-    rule = rule_of(group, done)
-    random = is_stochastic(group["rounding"], group["momentum_dtype"], rule.beta1)
-    key, weight_key = keys(group["seed"], done, index)
-    weight, grad = local(param), local_gradient(param, param.grad)  # type: ignore[arg-type]
-    code, v = local(state["exp_avg"]), local(state["exp_avg_sq"])
-    scale = local(state["exp_avg_scale"]) if "exp_avg_scale" in state else None
-    place = Place(0, layout.cols, layout.size)
-    if group["fused"] is not False and scale is not None and _is_native(weight, code, group, layout):
-        from optim_bas import native  # numba is heavy: only now
-
-        grad = grad.to(torch.float32).contiguous()
-        native.step_jobs(
-            [
-                native.Job(
-                    weight,
-                    grad,
-                    code,
-                    scale,
-                    v,
-                    layout.cols,
-                    layout.size,
-                    layout.per_row,
-                    rule,
-                    place,
-                    key if random else None,
-                )
-            ]
-        )
-    else:
-        rounds_weights = group["stochastic_rounding"] and param.dtype in _HALF
-        pieces, copies = work_of(
-            (weight, grad, code),
-            scale,
-            v,
-            layout,
-            rule,
-            group["momentum_dtype"],
-            (key if random else None, weight_key if rounds_weights else None),
-        )
-        for work in pieces:
-            step_work(work)
-        for target, matrix in copies:
-            write_back(target, matrix, layout)
-    state["step"] += 1
-
-
-def work_of(
-    tensors: tuple[Tensor, Tensor, Tensor],
-    scale: Tensor | None,
-    v: Tensor,
-    layout: Layout,
-    rule: Rule,
-    dtype: torch.dtype,
-    streams: tuple[int | None, int | None],
-) -> tuple[list[Work], list[tuple[Tensor, Tensor]]]:
-    """A tensor as runs of blocks to be stepped, and what has to be written back where its strides allow no view."""
-    matrices = [as_matrix(tensor, layout) for tensor in tensors]
-    copies = [(tensors[i], matrices[i][0]) for i in (0, 2) if matrices[i][1]]
-    views = [runs(matrix, layout) for matrix, _ in matrices]
-    scales = [None] * len(views[0]) if scale is None else block_runs(scale, layout)
-    pieces = []
-    start = 0
-    for w, g, code, s, second in zip(*views, scales, block_runs(v, layout)):
-        place = Place(start, layout.cols, layout.size)
-        pieces.append(Work(w, g, code, s, second, dtype, rule, place, *streams))
-        start += w.shape[1] * layout.size
-    return pieces, copies
-
-
-def rule_of(group: dict[str, Any], step: int) -> Rule:
-    """The numbers of a group's step number `step`."""
-    lr = group["lr"]
-    if isinstance(lr, Tensor):
-        lr = lr.reshape(()) if lr.device.type != "cpu" else float(lr)
-    beta1, beta2 = group["betas"]
-    return Rule(
-        step=step,
-        lr=lr,
-        beta1=float(beta1),
-        beta2=float(beta2),
-        eps=group["eps"],
-        weight_decay=group["weight_decay"],
-        scale=group["scale"],
-        nesterov=group["nesterov"],
-        maximize=group["maximize"],
-    )
-
-
 def _check_gradients(group: dict[str, Any]) -> None:
     for position, param in enumerate(group["params"]):
         grad = param.grad
@@ -407,10 +305,3 @@ def _check_gradients(group: dict[str, Any]) -> None:
             name = parameter_name(group, position)
             raise InvalidInput.argument(f"gradient of {name}", expected=expected, got=f"layout {grad.layout}")
         check_gradient(param, grad, parameter_name(group, position))
-
-
-def _is_native(weight: Tensor, code: Tensor, group: dict[str, Any], layout: Layout) -> bool:
-    on_cpu = weight.device.type == code.device.type == "cpu"
-    plain = weight.dtype == torch.float32 and group["momentum_dtype"] == torch.float8_e4m3fn
-    whole = weight.is_contiguous() and code.is_contiguous() and layout.block_dim == 0
-    return on_cpu and plain and whole and native_available()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lemmata_core import InvalidInput
 
-from optim_bas.blocks import read_layout
 from optim_bas.fp8 import FORMATS
+from optim_bas.sharding import block_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +33,6 @@ def new_state(param: Tensor, group: Mapping[str, Any]) -> dict[str, Any]:
         ``step`` (float32 scalar on the CPU), ``exp_avg`` (uint8 codes, or the momentum itself, shape of the
         parameter), ``exp_avg_scale`` (float32, one a block; only beside codes) and ``exp_avg_sq`` (the same).
     """
-    from optim_bas.sharding import block_zeros
-
-    layout = read_layout(param.shape, group["block"], group["block_dim"])
     dtype = group["momentum_dtype"]
     coded = dtype in FORMATS
     stored = torch.uint8 if coded else dtype
@@ -44,8 +41,8 @@ def new_state(param: Tensor, group: Mapping[str, Any]) -> dict[str, Any]:
         "exp_avg": torch.zeros_like(param, dtype=stored, memory_format=torch.contiguous_format),
     }
     if coded:
-        state["exp_avg_scale"] = block_zeros(param, layout)
-    state["exp_avg_sq"] = block_zeros(param, layout)
+        state["exp_avg_scale"] = block_zeros(param, group)
+    state["exp_avg_sq"] = block_zeros(param, group)
     return state
 
 

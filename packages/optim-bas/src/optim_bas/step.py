@@ -229,17 +229,26 @@ def size_of(x: Tensor, rule: Rule) -> Tensor:
     return (x.square() if rule.scale == "rms" else x.abs()).sum(dim=-1, keepdim=True)
 
 
-def step_size(mean: Tensor, v: Tensor, rule: Rule) -> Tensor:
-    """a_b from a block's mean square (or mean magnitude) and second moment."""
+def step_size(
+    mean: Tensor,
+    v: Tensor,
+    rule: Rule,
+    correction1: float | Tensor | None = None,
+    correction2: float | Tensor | None = None,
+) -> Tensor:
+    """a_b from a block's mean square (or mean magnitude) and second moment; the rule's own corrections unless given."""
     size = mean.sqrt() if rule.scale == "rms" else mean
-    a = (size / rule.correction1) / ((v / rule.correction2).sqrt() + rule.eps)
+    c1 = rule.correction1 if correction1 is None else correction1
+    c2 = rule.correction2 if correction2 is None else correction2
+    a = (size / c1) / ((v / c2).sqrt() + rule.eps)
     # 0/0 with eps = 0 is a block without history.
     return torch.where(size == 0, 0.0, a)
 
 
-def move(w: Tensor, x: Tensor, a: Tensor, rule: Rule) -> Tensor:
-    """``w (1 - lr weight_decay) - lr a sign(x)``."""
-    return w * (1 - rule.lr * rule.weight_decay) - x.sign() * (a * rule.lr)
+def move(w: Tensor, x: Tensor, a: Tensor, rule: Rule, lr: float | Tensor | None = None) -> Tensor:
+    """``w (1 - lr weight_decay) - lr a sign(x)``; the rule's own `lr` unless given."""
+    rate = rule.lr if lr is None else lr
+    return w * (1 - rate * rule.weight_decay) - x.sign() * (a * rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,22 +328,65 @@ class Sums:
 _At = tuple[slice, slice, slice]
 
 
-def step_work(work: Work, tile_entries: int = TILE_ENTRIES) -> None:
-    """One step, in place; no more than `tile_entries` of the momentum exist as float32 at a time."""
+def step_work(work: Work, tile_entries: int = TILE_ENTRIES, signs: Tensor | None = None) -> Tensor | None:
+    """One step, in place; no more than `tile_entries` of the momentum exist as float32 at a time.
+
+    Parameters
+    ----------
+    work : Work
+    tile_entries : int
+    signs : torch.Tensor, optional
+        int8, shape of the parameter's view. Where given, the weights stay and the signs of the direction are put here.
+
+    Returns
+    -------
+    torch.Tensor or None
+        With `signs` the step sizes, (rows, blocks, 1).
+    """
+    sizes = None if signs is None else torch.zeros_like(work.v)
     for rows, blocks, pieces in tiles(work.param, tile_entries):
-        kept = new_momentum(work, (rows, blocks, pieces[0]))
+        at = (rows, blocks)
+        kept = new_momentum(work, (*at, pieces[0]))
         sums = sums_of(kept, work.rule)
         for piece in pieces[1:]:
-            sums.add(sums_of(new_momentum(work, (rows, blocks, piece)), work.rule))
-        at = (rows, blocks)
+            sums.add(sums_of(new_momentum(work, (*at, piece)), work.rule))
         a = finish_sums(work, at, sums, work.param.shape[-1])
         new_scale = scale_of(sums.amax, work.dtype) if work.scale is not None else None
         for piece in pieces:
-            g, m = kept if len(pieces) == 1 else new_momentum(work, (rows, blocks, piece))
-            move_tile(work, (rows, blocks, piece), direction(m, g, work.rule), a)
-            save_momentum(work, (rows, blocks, piece), m, new_scale)
+            g, m = kept if len(pieces) == 1 else new_momentum(work, (*at, piece))
+            x = direction(m, g, work.rule)
+            if signs is None:
+                move_tile(work, (*at, piece), x, a)
+            else:
+                signs[(*at, piece)].copy_(x.sign())
+            save_momentum(work, (*at, piece), m, new_scale)
         if work.scale is not None and new_scale is not None:
             work.scale[at].copy_(new_scale)
+        if sizes is not None:
+            sizes[at].copy_(a)
+    return sizes
+
+
+def block_sums(work: Work, tile_entries: int = TILE_ENTRIES) -> Sums:
+    """The sums of all blocks, each (rows, blocks, 1), changing nothing: what is added up over processes."""
+    found = Sums(*(torch.zeros(*work.param.shape[:2], 1, device=work.param.device) for _ in range(3)))
+    for rows, blocks, pieces in tiles(work.param, tile_entries):
+        sums = sums_of(new_momentum(work, (rows, blocks, pieces[0])), work.rule)
+        for piece in pieces[1:]:
+            sums.add(sums_of(new_momentum(work, (rows, blocks, piece)), work.rule))
+        for name in ("squares", "sizes", "amax"):
+            getattr(found, name)[rows, blocks] = getattr(sums, name)
+    return found
+
+
+def finish_work(work: Work, a: Tensor, new_scale: Tensor | None, tile_entries: int = TILE_ENTRIES) -> None:
+    """Move weights and store momenta where the blocks' step sizes and scales are known: each (rows, blocks, 1)."""
+    for rows, blocks, pieces in tiles(work.param, tile_entries):
+        for piece in pieces:
+            at = (rows, blocks, piece)
+            g, m = new_momentum(work, at)
+            move_tile(work, at, direction(m, g, work.rule), a[rows, blocks])
+            save_momentum(work, at, m, None if new_scale is None else new_scale[rows, blocks])
 
 
 def tiles(shape_of: Tensor, tile_entries: int) -> Iterator[tuple[slice, slice, list[slice]]]:
