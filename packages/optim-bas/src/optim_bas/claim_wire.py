@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.multiprocessing as multiprocessing
 from lemmata_core import Context, Evidence, Scale, Series, Table, Verdict
+from torch.multiprocessing.spawn import spawn
 
 WORKERS = 2
 
@@ -19,7 +19,7 @@ def run_wire(context: Context) -> Evidence:
     steps = 15 if context.scale is Scale.SMOKE else 250
     with context.progress.task("two processes", total=1) as task, tempfile.TemporaryDirectory() as folder:
         # Processes of their own, started by spawn: an executor's worker cannot be two ranks.
-        multiprocessing.spawn(_worker, (folder, steps), nprocs=WORKERS)  # type: ignore[no-untyped-call]
+        spawn(_worker, (folder, steps), nprocs=WORKERS)
         found: dict[str, dict[str, Any]] = json.loads((Path(folder) / "0.json").read_text(encoding="utf-8"))
         task.advance()
     sizes, losses = found["bytes"], {name: run for name, run in found.items() if name != "bytes"}
