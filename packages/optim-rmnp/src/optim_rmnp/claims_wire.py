@@ -66,7 +66,7 @@ def wire_worker(rank: int, folder: str, peers: bool, result: Any) -> None:
     dist.init_process_group("gloo", init_method=f"file://{Path(folder).as_posix()}/meet", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
     sent = {}
-    optimizers: dict[str, type[torch.optim.Optimizer]] = {"RMNP": RMNP}
+    optimizers: dict[str, Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]] = {"RMNP": RMNP}
     if peers:
         optimizers["Muon"] = torch.optim.Muon
     for name, make in optimizers.items():
