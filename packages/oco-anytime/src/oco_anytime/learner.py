@@ -169,6 +169,8 @@ class PenaltyLearner(Learner):
     The subclasses fix the options; see `AnytimeCOCO` for their meaning.
     """
 
+    _compiled_loop = True
+
     def __init__(
         self,
         domain: Domain,

@@ -212,7 +212,7 @@ def play_linear(
     InvalidInput
         For a learner or domain outside the above, wrong shapes, NaN or infinity; nothing has been played then.
     """
-    if not isinstance(learner, PenaltyLearner) or learner._set is None:
+    if not isinstance(learner, PenaltyLearner) or not learner._compiled_loop or learner._set is None:
         raise InvalidInput.argument(
             "learner",
             expected="AnytimeCOCO or an adaptive-gradient baseline on a domain with a compiled projection",
@@ -350,7 +350,12 @@ def _one(
     environment = make_environment(seed)
     learner = _call(make_learner, environment)
     arrays = environment.linear(rounds) if hasattr(environment, "linear") else None
-    if arrays is not None and isinstance(learner, PenaltyLearner) and learner._set is not None:
+    if (
+        arrays is not None
+        and isinstance(learner, PenaltyLearner)
+        and learner._compiled_loop
+        and learner._set is not None
+    ):
         return play_linear(learner, *arrays, record="light")
     return play(learner, environment, rounds, record="light")
 

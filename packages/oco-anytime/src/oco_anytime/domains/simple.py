@@ -24,17 +24,24 @@ class _Simple(Domain):
     """A domain that the compiled loop knows."""
 
     _spec: Compiled
+    _compiled_project: Any = None
 
     def compiled(self) -> Compiled:
         """The set as the compiled loop knows it."""
         return self._spec
 
     def _project(self, y: Vector) -> Vector:
-        from oco_anytime import projections
+        project = self._compiled_project
+        if project is None:
+            from oco_anytime import projections
 
-        out = np.empty(self.dim)
-        projections.project(*self._spec, y, out, np.empty(self.dim))
+            project = self._compiled_project = projections.projected
+        out: Vector = project(*self._spec, y)
         return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without compiled code."""
+        return {key: value for key, value in self.__dict__.items() if key != "_compiled_project"}
 
     def _project_rows(self, Y: Vector) -> Vector:
         from oco_anytime import projections
