@@ -42,9 +42,10 @@ def _pytorch_optimizer(params):
 
 
 def _heavyball(params):
-    from heavyball import Muon
+    import heavyball
 
-    return Muon(params)
+    heavyball.utils.compile_mode = None  # its default compiles for minutes on a CPU
+    return heavyball.Muon(params, lr=1e-3)
 
 
 TORCH = "torch"
@@ -63,6 +64,7 @@ PEERS: list[tuple[str, str, Maker, tuple[float | None, float | None], tuple[floa
     ("Lion", "lion-pytorch", _lion, (1.0, None), (1.0, None), 9),
     ("AdamWScheduleFree", "schedulefree", _schedulefree, (1.0, None), (1.0, None), 9),
     ("SingleDeviceMuon", "muon-optimizer", _muon_optimizer, (None, 0.01), (None, 0.02), 3),
+    ("heavyball.Muon, not compiled", "heavyball", _heavyball, (None, 0.01), (None, 0.02), 3),
     ("pytorch_optimizer.Muon", "pytorch-optimizer", _pytorch_optimizer, (None, 0.01), (None, 0.02), 3),
 ]
 
