@@ -10,7 +10,7 @@ from lemmata_core import Context, Evidence, Scale, Series, Table, Verdict
 from riemann_fair.claims_common import draw_seeds, labels_of, quiet, run_all
 from riemann_fair.datasets import load_graph, modified_sbm
 from riemann_fair.embedding import fair_embedding
-from riemann_fair.laplacian import check_affinity
+from riemann_fair.laplacian import read_affinity
 from riemann_fair.metrics import average_balance, clustering_error, normalized_cut
 from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams
@@ -261,7 +261,7 @@ def relaxed_task(n: int, share: float, seed: int) -> dict[str, Any]:
     """One level of relaxed fairness with its dual bound."""
     graph = modified_sbm(n, 2, 4, rng=seed)
     plain_ = fair_embedding(graph.affinity, None, 4, tol=1e-6, rng=seed)
-    problem = prepare(check_affinity(graph.affinity), graph.groups, 4, "count", 0.0)
+    problem = prepare(read_affinity(graph.affinity), graph.groups, 4, "count", 0.0)
     top = problem.op.space.violation(plain_.embedding)
     delta = share * top
     found = quiet(lambda: fair_embedding(graph.affinity, graph.groups, 4, tolerance=delta, rng=seed))

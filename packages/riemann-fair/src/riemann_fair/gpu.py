@@ -15,7 +15,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.rng import generator
 
 from riemann_fair.embedding import from_state
-from riemann_fair.laplacian import Operator, check_affinity
+from riemann_fair.laplacian import Operator, read_affinity
 from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams, radmm
 from riemann_fair.result import EmbeddingResult
@@ -49,7 +49,7 @@ class TorchOperator(Operator):
             torch.from_numpy(W.data.astype(np.float32)),
             size=W.shape,
         ).to(device)
-        return cls(op.W, op.d, op.tau, op.space, op.trivial, device, matrix)
+        return cls(op.W, op.d, op.tau, op.space, op.trivial, op.uniform, device, matrix)
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """``A X`` for X of shape (n,) or (n, m), in the dtype of X; the product itself is float32."""
@@ -86,7 +86,7 @@ def radmm_on(
     -------
     EmbeddingResult
     """
-    problem = prepare(check_affinity(affinity), groups, n_components, constraint, 0.0)
+    problem = prepare(read_affinity(affinity), groups, n_components, constraint, 0.0)
     problem.op = TorchOperator.on(device, problem.op)
     constants = params or RADMMParams()
     with one_blas_thread():
