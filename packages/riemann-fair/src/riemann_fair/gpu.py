@@ -6,6 +6,7 @@ each way, which is little beside the product.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,12 +44,16 @@ class TorchOperator(Operator):
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise InvalidInput.argument("device", expected="a CUDA device", got="a machine without one")
         W = sp.csr_array(op.W)
-        matrix = torch.sparse_csr_tensor(
-            torch.from_numpy(W.indptr.astype(np.int64)),
-            torch.from_numpy(W.indices.astype(np.int64)),
-            torch.from_numpy(W.data.astype(np.float32)),
-            size=W.shape,
-        ).to(device)
+        with warnings.catch_warnings():
+            # torch calls its sparse CSR tensors beta; a product with a block is all that is asked of them.
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            matrix = torch.sparse_csr_tensor(
+                torch.from_numpy(W.indptr.astype(np.int64)),
+                torch.from_numpy(W.indices.astype(np.int64)),
+                torch.from_numpy(W.data.astype(np.float32)),
+                size=W.shape,
+                check_invariants=False,
+            ).to(device)
         return cls(op.W, op.d, op.tau, op.space, op.trivial, op.uniform, device, matrix)
 
     def apply(self, X: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
 from riemann_fair.constraints import FairSubspace
 
@@ -153,6 +153,39 @@ def _is_symmetric(W: Any, low: float, high: float) -> bool:
         if gap <= high * max(2e-3 * SYMMETRY_TOLERANCE, 5e-15 * float(np.sqrt(W.nnz))):
             return True
     return bool(abs(W - W.T).max() <= SYMMETRY_TOLERANCE * high)
+
+
+def adjacency_from_edges(edges: Any, weights: Any = None, n_nodes: int | None = None) -> Any:
+    """A symmetric CSR adjacency matrix from an edge list; a self-loop counts once.
+
+    Parameters
+    ----------
+    edges : array-like of int, shape (m, 2)
+    weights : array-like of float, shape (m,), optional
+    n_nodes : int, optional
+
+    Returns
+    -------
+    csr_array of float64, shape (n, n)
+
+    Raises
+    ------
+    InvalidInput
+        Negative ids, ids beyond `n_nodes`, weights of another length.
+    """
+    pairs = check.array(edges, "edges", ndim=2, dtype=np.int64, shape=(None, 2))
+    if pairs.shape[0] == 0 or pairs.min() < 0:
+        raise InvalidInput.argument("edges", expected="at least one edge of ids >= 0", got=f"{pairs.shape[0]} edges")
+    n = int(pairs.max()) + 1 if n_nodes is None else check.positive_int(n_nodes, "n_nodes")
+    if pairs.max() >= n:
+        raise InvalidInput.argument("edges", expected=f"ids below n_nodes = {n}", got=f"{int(pairs.max())}")
+    w = np.ones(pairs.shape[0]) if weights is None else check.array(weights, "weights", ndim=1, shape=(pairs.shape[0],))
+    i, j = pairs[:, 0], pairs[:, 1]
+    loop = i == j
+    rows, cols = np.concatenate([i, j[~loop]]), np.concatenate([j, i[~loop]])
+    made = sp.coo_array((np.concatenate([w, w[~loop]]), (rows, cols)), shape=(n, n)).tocsr()
+    made.sum_duplicates()
+    return made
 
 
 @dataclass

@@ -55,7 +55,7 @@ def prepare(affinity: Affinity, groups: Any, k: int, constraint: str, regulariza
         affinity = Affinity(W, d, affinity.uniform)
         table = None if table is None else table.subset(active)
     if table is not None and table.soft is None and table.codes.shape[1] == 1:
-        rank = max(np.count_nonzero(np.bincount(table.codes[:, 0] + 1)[1:]) - 1, 0)
+        rank = max(int(np.count_nonzero(np.bincount(table.codes[:, 0] + 1)[1:])) - 1, 0)
         _check_rank(k, d.size, rank)
     op = Operator.build(affinity, table, constraint, tau)
     _check_rank(k, d.size, op.space.rank)
