@@ -262,6 +262,7 @@ def run_scaling(ctx: Context) -> Evidence:
     if ctx.scale == Scale.FULL:
         sizes = [1000, 4000, 16000, 64000, 256000, 1000000]
     sweeps = 200 if ctx.scale == Scale.SMOKE else 1000
+    work.sweep_seconds(100, 10, 0)  # compiles or loads
     seconds = [work.sweep_seconds(n, sweeps, 0) for n in ctx.progress.track(sizes, "timing")]
     fit = growth(sizes, seconds)
     return Evidence(
