@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from scipy import sparse
 
 if TYPE_CHECKING:
@@ -201,14 +201,13 @@ class Qubo:
         -------
         Qubo
         """
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise InvalidInput.argument("n", expected="a whole number >= 0", got=n)
+        n = check.positive_int(n, "n", minimum=0)
         rows, cols = _indices(i, n, "i"), _indices(j, n, "j")
         vals = _vector(v, "v", copy=False)
         if not rows.size == cols.size == vals.size:
             raise InvalidInput.argument("v", expected="as many values as pairs", got=f"{vals.size} for {rows.size}")
         c = np.zeros(n) if linear is None else _vector(linear, "linear", n)
-        return cls._trusted(*pair_matrix(int(n), rows, cols, vals, c), _number(offset, "offset"), concavity=concavity)
+        return cls._trusted(*pair_matrix(n, rows, cols, vals, c), _number(offset, "offset"), concavity=concavity)
 
     @classmethod
     def from_bqm(cls, bqm: Any, *, concavity: float = 0.0) -> Qubo:

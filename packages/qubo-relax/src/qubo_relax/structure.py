@@ -46,7 +46,7 @@ class _View:
         return np.asarray(self.S[i, j]).ravel() if len(i) else np.zeros(0)
 
     def sum(self, i: Ints, v: Floats) -> Floats:
-        return np.bincount(i, v, minlength=self.n)
+        return np.asarray(np.bincount(i, v, minlength=self.n), dtype=np.float64)
 
 
 def structural_margin(qubo: Qubo) -> tuple[float, list[str]]:
@@ -171,7 +171,8 @@ def _sum_of_group_maxima(owner: Ints, group: Ints, value: Floats, n: int) -> tup
     if not owner.size:
         return np.zeros(n), np.zeros(n, dtype=np.int64)
     _, best_owner, best = _maxima(owner, group, value)
-    return np.bincount(best_owner, best, minlength=n), np.bincount(best_owner, minlength=n)
+    total: Floats = np.bincount(best_owner, best, minlength=n).astype(np.float64)
+    return total, np.bincount(best_owner, minlength=n)
 
 
 def _maxima(owner: Ints, group: Ints, value: Floats) -> tuple[Ints, Ints, Floats]:
@@ -201,7 +202,8 @@ def _groups(q: _View, block: bl.Groups) -> float:
     inside = group[row] >= 0
     key = group[row[inside]] * q.n + col[inside]
     keys, index = np.unique(key, return_inverse=True)
-    total = np.bincount(index, val[inside], minlength=keys.size) if keys.size else np.zeros(0)
+    total = np.zeros(keys.size)
+    np.add.at(total, index, val[inside])
     cost, _ = _sum_of_group_maxima(keys // max(q.n, 1), of[keys % max(q.n, 1)], total, count)
     members = group >= 0
     size = np.bincount(group[members], minlength=count)
@@ -246,7 +248,7 @@ def _top(owner: Ints, group: Ints, value: Floats, count: Ints) -> Floats:
     start = np.r_[True, np.diff(o) != 0]
     rank = np.arange(o.size) - np.maximum.accumulate(np.where(start, np.arange(o.size), 0))
     keep = rank < count[o]
-    return np.bincount(o[keep], v[keep], minlength=count.size)
+    return np.asarray(np.bincount(o[keep], v[keep], minlength=count.size), dtype=np.float64)
 
 
 def _cardinality(q: _View, block: bl.Cardinality) -> float:

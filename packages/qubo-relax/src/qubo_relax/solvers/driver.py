@@ -400,10 +400,10 @@ def _encoded(
     from qubo_relax.solvers.prepared import Prepared
 
     try:
-        point = problem.encode(solution, formulation)
+        point: NDArray[np.int8] = problem.encode(solution, formulation)
     except InvalidInput:
         return x
-    settled = Prepared.of(qubo).settle(point[None])[0]
+    settled: NDArray[np.int8] = Prepared.of(qubo).settle(point[None])[0]
     if np.array_equal(settled, point) or problem.objective(problem.decode(settled, formulation)) == objective:
         return settled
     return x

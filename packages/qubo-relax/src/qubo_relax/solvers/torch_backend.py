@@ -138,7 +138,8 @@ def _adam(
         m.mul_(b1).add_(G, alpha=1 - b1)
         v.mul_(b2).addcmul_(G, G, value=1 - b2)
         size = (v / (1 - b2 ** (t + 1))).sqrt_().add_(tiny)
-        return (Y - lr / (1 - b1 ** (t + 1)) * m / size).clamp_(0, 1)
+        moved: torch.Tensor = Y - lr / (1 - b1 ** (t + 1)) * m / size
+        return moved.clamp_(0, 1)
 
     return step
 
