@@ -165,15 +165,18 @@ def report(
     ] = False,
 ) -> None:
     """Rebuild the page of a run, or compare two runs."""
-    from lemmata_tools.report import compare, write_report
     from lemmata_tools.results import differences, load_all
 
     if other is None:
         if same:
             raise InvalidInput("--same: expected two folders, got one")
+        from lemmata_tools.report import write_report
+
         typer.echo(f"report: {write_report(folder)}")
         return
     if not same:
+        from lemmata_tools.report import compare
+
         typer.echo(compare(folder, other))
         return
     found = differences(load_all(folder)[1], load_all(other)[1])

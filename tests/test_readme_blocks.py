@@ -1,0 +1,97 @@
+"""Every README does what it shows: its blocks run in order, in one namespace, in an empty folder, under 60 s."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import SkipTest
+
+import pytest
+from lemmata_tools import readme
+from sybil import Document, Example, Region, Sybil
+from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+ROOT = Path(__file__).parents[1]
+READMES = sorted(
+    [
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "README.md",
+        *(path for folder in ("shared", "tools", "packages/*") for path in ROOT.glob(f"{folder}/README.md")),
+    ]
+)
+NO_TEST = re.compile(r"^<!--\s*no-test:\s*(?P<reason>(?:(?!-->).)+?)\s*-->\s*?\n\s*", re.MULTILINE | re.DOTALL)
+
+
+def no_test(document: Document) -> Iterator[Region]:
+    """`<!-- no-test: reason -->` skips the block that follows it."""
+    for match in NO_TEST.finditer(document.text):
+        yield Region(match.start(), match.end(), match["reason"], skip_next)
+
+
+def skip_next(mark: Example) -> None:
+    def skip(example: Example) -> None:
+        example.document.pop_evaluator(skip)
+        raise SkipTest(mark.parsed)
+
+    mark.document.push_evaluator(skip)
+
+
+def run_commands(example: Example) -> None:
+    # The commands of this environment come first, as they do for a reader who has activated it.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    for command in readme.Block("console", str(example.parsed), example.line).commands:
+        done = subprocess.run(  # noqa: S602 - what a reader would paste into a shell
+            command,
+            shell=True,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=readme.SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+
+
+SYBIL = Sybil(parsers=[PythonCodeBlockParser(), CodeBlockParser("console", run_commands), no_test])
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_its_blocks_run(path, tmp_path, monkeypatch, subtests):
+    monkeypatch.chdir(tmp_path)
+    seconds = 0.0
+    for example in SYBIL.parse(path).examples():
+        if example.region.evaluator is skip_next:
+            example.evaluate()
+            continue
+        start = time.perf_counter()
+        with subtests.test(line=example.line):
+            try:
+                example.evaluate()
+            except SkipTest as reason:
+                pytest.skip(str(reason))
+        if example.region.evaluator is not run_commands:
+            seconds += time.perf_counter() - start
+    assert seconds < readme.SECONDS
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_both_readers_see_the_same_blocks(path):
+    """`lemmata release` runs READMEs where there is no sybil; it must miss no block, and skip none that runs."""
+    seen, skip = [], ""
+    for example in SYBIL.parse(path).examples():
+        if example.region.evaluator is skip_next:
+            skip = example.parsed
+        else:
+            language = "console" if example.region.evaluator is run_commands else "python"
+            seen.append(readme.Block(language, str(example.parsed), example.line + 1, skip))
+            skip = ""
+    assert readme.blocks(path.read_text(encoding="utf-8")) == seen
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_program_is_hidden_in_a_block_that_nobody_runs(path):
+    kinds = re.findall(r"^[ \t]*```(\S+)[ \t]*$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(kinds) <= {"bibtex", "console", "json", "python", "text", "toml", "yaml"}

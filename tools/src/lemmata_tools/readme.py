@@ -1,0 +1,112 @@
+"""A README's blocks, run as a reader would: in order, in an empty folder, by any interpreter."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+SECONDS = 60.0  # for all python blocks of a README together, and for each command
+
+_BLOCK = re.compile(r"^([ \t]*)```(python|console)\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_NO_TEST = re.compile(r"<!--\s*no-test:\s*((?:(?!-->).)+?)\s*-->\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Attributes
+    ----------
+    language : {"python", "console"}
+    text : str
+    line : int
+        Of its first line of text, counted from 1.
+    skip : str
+        The reason given by ``<!-- no-test: reason -->`` before it; else empty.
+    """
+
+    language: str
+    text: str
+    line: int
+    skip: str = ""
+
+    @property
+    def commands(self) -> list[str]:
+        """What follows ``$ ``; a line that ends in a backslash goes on in the next."""
+        joined = re.sub(r"\\\n", "", self.text)
+        return [line[2:].strip() for line in joined.splitlines() if line.startswith("$ ")]
+
+
+def blocks(text: str) -> list[Block]:
+    """The ``python`` and ``console`` blocks of a Markdown text, in order."""
+    found = []
+    for match in _BLOCK.finditer(text):
+        reason = _NO_TEST.search(text[: match.start()])
+        line = text.count("\n", 0, match.start(3)) + 1
+        inside = "".join(each.removeprefix(match[1]) for each in match[3].splitlines(keepends=True))
+        found.append(Block(match[2], inside, line, reason[1] if reason else ""))
+    return found
+
+
+def python_script(text: str) -> str:
+    """One script of all python blocks that are not skipped; its line numbers are the README's."""
+    lines: list[str] = []
+    for block in blocks(text):
+        if block.language == "python" and not block.skip:
+            lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def run(readme: Path, python: Path, *, console: bool = True) -> list[str]:
+    """Run a README's blocks in an empty folder.
+
+    Parameters
+    ----------
+    readme : pathlib.Path
+    python : pathlib.Path
+        The interpreter; commands are looked for beside it first.
+    console : bool
+        Whether the ``$ `` lines of console blocks are run too.
+
+    Returns
+    -------
+    list of str
+        What went wrong: a line naming the block, and the end of its output. Empty if nothing did.
+    """
+    text = readme.read_text(encoding="utf-8")
+    environment = os.environ | {"PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])}
+    problems = []
+    with tempfile.TemporaryDirectory() as name:
+        script, folder = Path(name) / f"{readme.parent.name}-readme.py", Path(name) / "empty"
+        folder.mkdir()
+        script.write_text(python_script(text), encoding="utf-8")
+        problems += _run([str(python), str(script)], f"{readme}: python blocks", folder, environment)
+        for block in blocks(text):
+            if console and block.language == "console" and not block.skip:
+                for command in block.commands:
+                    problems += _run(command, f"{readme}:{block.line}: $ {command}", folder, environment)
+    return problems
+
+
+def _run(command: list[str] | str, place: str, folder: Path, environment: dict[str, str]) -> list[str]:
+    try:
+        done = subprocess.run(  # noqa: S603 - the commands of our own READMEs, as a reader's shell would run them
+            command,
+            cwd=folder,
+            env=environment,
+            shell=isinstance(command, str),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return [f"{place}: not done after {SECONDS:.0f} s"]
+    if done.returncode == 0:
+        return []
+    tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+    return [f"{place}: exit code {done.returncode}\n{tail}"]
