@@ -172,13 +172,13 @@ def run_gradient_valid(ctx: Context) -> Evidence:
 
 
 def accept_gradient_valid(e: Evidence) -> Verdict:
-    """All lanes valid after polishing; 99 % exactly binary before it once the methods have had time to end."""
+    """All lanes valid after polishing; 99 % of them exactly binary before it within 2000 steps at a margin of 0.1."""
     v = e.values
     text = (
-        f"valid after polishing {v['valid_after']:.1%}; binary before it, margin 0.1: {v['binary_worst']:.1%} at worst "
-        f"({v['binary_2000']:.1%} on average by 2000 steps), default margin: {v['binary_default']:.1%} on average"
+        f"valid after polishing {v['valid_after']:.1%}; binary before it, margin 0.1: {v['binary_2000']:.1%} by 2000 "
+        f"steps, {v['binary_worst']:.1%} of the worst case in the end; default margin: {v['binary_default']:.1%}"
     )
-    return _judge(v["valid_after"] == 1.0 and (v["steps"] < 2000 or v["binary_worst"] >= 0.99), text)
+    return _judge(v["valid_after"] == 1.0 and (v["steps"] < 2000 or v["binary_2000"] >= 0.99), text)
 
 
 def run_quality(ctx: Context) -> Evidence:
@@ -229,8 +229,8 @@ def run_where_it_matters(ctx: Context) -> Evidence:
     jobs = [(s, *size, 1000 if smoke else 2000, limit) for s in _seeds(ctx, count)]
     cases = _map(ctx, "solving", work.risk_case, jobs)
     values = {
-        "worst": min(c["improved"] for c in cases),
-        "raw": min(c["raw"] for c in cases),
+        "worst": min(c["raw"] for c in cases),
+        "improved": min(c["improved"] for c in cases),
         "feasible": min(c["feasible"] for c in cases),
         "blind": float(np.mean([c["blind"] for c in cases]) / max(np.mean([c["highs"] for c in cases]), 1e-9)),
         "proved": float(sum(c["proved"] for c in cases)),
@@ -239,18 +239,21 @@ def run_where_it_matters(ctx: Context) -> Evidence:
     rows = [[round(c[k], 4) for k in columns] for c in cases]
     timed = ("highs", "raw", "improved", "proved", "bound", "anneal_s", "highs_s")
     return Evidence(
-        headline=f"{values['worst']:.4f} of HiGHS at worst (anneal alone {values['raw']:.3f}); "
+        headline=f"anneal {values['worst']:.4f} of HiGHS at worst, with cone moves {values['improved']:.4f}; "
         f"the pit that ignores the risk {values['blind']:.2f} on average",
         values=values,
         tables=(Table("Pits with risk", columns, rows, timed=timed),),
         settings={"HiGHS limit in seconds": limit},
-        timed=frozenset({"worst", "raw", "blind", "proved", "headline"}),
+        timed=frozenset({"worst", "improved", "blind", "proved", "headline"}),
     )
 
 
 def accept_where_it_matters(e: Evidence) -> Verdict:
-    """At least 0.99 of HiGHS on each, all lanes feasible."""
-    text = f"{e.values['worst']:.4f} of HiGHS at worst, {e.values['feasible']:.0%} of lanes feasible"
+    """Anneal alone at least 0.99 of HiGHS on each, all lanes feasible."""
+    text = (
+        f"anneal {e.values['worst']:.4f} of HiGHS at worst ({e.values['improved']:.4f} with cone moves), "
+        f"{e.values['feasible']:.0%} of lanes feasible"
+    )
     return _judge(e.values["worst"] >= 0.99 and e.values["feasible"] == 1.0, text)
 
 
@@ -320,7 +323,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         id="qubo-relax/where-it-matters",
-        statement="On pits with a quadratic risk, beyond max-flow, anneal with cone moves reaches HiGHS.",
+        statement="On pits with a quadratic risk, beyond max-flow, flips on the certified form reach what HiGHS does.",
         source=OURS,
         run=run_where_it_matters,
         accept=accept_where_it_matters,
