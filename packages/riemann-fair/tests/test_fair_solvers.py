@@ -116,12 +116,12 @@ def test_a_full_history_restarts_and_still_converges(monkeypatch):
         assert 1 - theta == pytest.approx(exact[1:], abs=1e-6)
 
 
-def test_the_published_constants_stay_unfair_here(dominant, optimum):
-    """With the published constants 30 outer iterations do not bring the violation below 1e-4 on this model."""
-    with pytest.warns(NotConvergedWarning):
-        found = fair_embedding(dominant.affinity, dominant.groups, 4, solver="radmm", params=RADMMParams.paper(), rng=1)
-    assert found.history[-1]["f"] > 1e-4
-    assert found.objective == pytest.approx(optimum.objective, rel=1e-2)
+def test_the_published_constants_run_as_published():
+    """Where they end is a claim; here only that every outer iteration is recorded and nothing is polished."""
+    graph = modified_sbm(400, 5, 4, rng=0)
+    found = fair_embedding(graph.affinity, graph.groups, 4, solver="radmm", params=RADMMParams.paper(), rng=1)
+    assert len(found.history) == found.n_iter <= 30
+    assert found.fairness_violation == pytest.approx(found.history[-1]["f"], rel=1e-6)
 
 
 def test_float32_stops_at_what_it_can_reach():

@@ -166,13 +166,7 @@ class FullTensorProduct(nn.Module):
         return torch.as_tensor(basis)
 
     def _choice(self, x: Tensor, y: Tensor) -> str:
-        native = True
-        if torch.compiler.is_compiling():
-            # In a compiled region torch drops second derivatives of a Function around a native op without saying so
-            # (the weight gradient of force training comes out as half its value). Plain torch operations are right
-            # there.
-            grad = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
-            native = (self.inference or not grad) and not torch._C._are_functorch_transforms_active()
+        native = ops.native_allowed(x, y, inference=self.inference)
         if self.algorithm != "auto" and (native or self.algorithm != "kernel"):
             return self.algorithm
         return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=not self.deterministic)

@@ -420,22 +420,3 @@ def repair_core(ptr, col, val, v, x, y, cx):
                     x[i] = -1
                     undone += 1
                     break
-
-
-@njit(cache=True, nogil=True)
-def collect_below(c, zero, bound, limit, start, stop, ptr, col, val):
-    """Collect all entries of at most `bound` of the rows ``start..stop``.
-
-    Returns the next row to do, before `stop` when `col` has no room for another `limit` entries, or -1 when a row has
-    more than `limit`.
-    """
-    m = c.shape[1]
-    for i in range(start, stop):
-        base = ptr[i]
-        if base + limit + 1 > col.size:
-            return i
-        count = _collect(c[i], zero, bound, 0, limit + 1, col, val, base)
-        if count > limit and count <= m:
-            return -1
-        ptr[i + 1] = base + count
-    return stop

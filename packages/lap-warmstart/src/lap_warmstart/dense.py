@@ -70,7 +70,9 @@ def first_free(c, v, y, bound):
 
 @njit(cache=True, nogil=True)
 def column_reduction(c, v, x, y):
-    """Match each row to the last column whose minimum it holds, then transfer the reduction (LAPJV, steps a and b).
+    """Match each row to the first column whose minimum it holds, then transfer the reduction (LAPJV, steps a and b).
+
+    LAPJV goes from the last column to the first; this order gives the identity on constant costs, as SciPy does.
 
     `v` holds the column minima on entry.
     """
@@ -90,7 +92,7 @@ def column_reduction(c, v, x, y):
             if owner[j] < 0 and np.float64(row[j]) <= v[j]:
                 owner[j] = i
     count = np.zeros(n, np.int64)
-    for j in range(n - 1, -1, -1):
+    for j in range(n):
         i = owner[j]
         if count[i] == 0:
             x[i] = j

@@ -59,7 +59,7 @@ def method_for(p: Problem, method: str) -> str:
         return method
     n, m = p.c.shape
     if not math.isinf(p.gate):
-        return "dense" if min(n, m) < 100 else "gated"
+        return "dense" if min(n, m) < 32 else "gated"
     return "dense" if n < 256 or m >= 2 * n else "core"
 
 

@@ -25,6 +25,8 @@ GROUP_KEYS: dict[str, Any] = {
     "stochastic_rounding": False,
 }
 ADAMW_DEFAULTS: dict[str, Any] = {"betas": (0.9, 0.95), "eps": 1e-8}
+# What torch.optim.Muon's groups have beside ours.
+MUON_KEYS: dict[str, Any] = {"ns_coefficients": (3.4445, -4.7750, 2.0315), "ns_steps": 5}
 # Where torch has its one-kernel AdamW.
 _FUSED_ADAMW = ("cpu", "cuda", "mps", "xpu")
 

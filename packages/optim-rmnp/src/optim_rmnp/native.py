@@ -31,14 +31,21 @@ _PIECE = 1 << 18
 _TILE = 64
 
 
-@numba.njit(inline="always", fastmath=_MATH)  # type: ignore[untyped-decorator]
-def _lerp(start: float, end: float, weight: float) -> float:  # pragma: no cover - compiled
+@numba.njit(inline="always", fastmath=_MATH)
+def _lerp(start, end, weight):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
     if weight < np.float32(0.5):
         return start + weight * (end - start)
     return end - (end - start) * (np.float32(1.0) - weight)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_MATH)  # type: ignore[untyped-decorator]
+@numba.njit(fastmath={"nsz"})
+def _move(weight, shrink, factor, u):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    # Without fused multiply-add, as torch rounds it: else weights drift apart by half an ulp a step. The flags are
+    # named since a callee that names none inherits its caller's.
+    return weight * shrink - factor * u
+
+
+@numba.njit(nogil=True, cache=True, fastmath=_MATH)
 def _rows(w, g, m, first, last, decay, rate, new, mu, nesterov, eps, sign, hold):  # type: ignore[no-untyped-def] # pragma: no cover
     """Rows `first` to `last` of contiguous (m, n) arrays."""
     n = w.shape[1]
@@ -70,13 +77,13 @@ def _rows(w, g, m, first, last, decay, rate, new, mu, nesterov, eps, sign, hold)
         f = rate / norm
         if nesterov:
             for j in range(n):
-                w[i, j] = w[i, j] * decay - f * _lerp(sign * g[i, j], m[i, j], mu)
+                w[i, j] = _move(w[i, j], decay, f, _lerp(sign * g[i, j], m[i, j], mu))
         else:
             for j in range(n):
-                w[i, j] = w[i, j] * decay - f * m[i, j]
+                w[i, j] = _move(w[i, j], decay, f, m[i, j])
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_MATH)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True, fastmath=_MATH)
 def _columns(w, g, m, first, last, decay, rate, new, mu, nesterov, eps, sign, hold):  # type: ignore[no-untyped-def] # pragma: no cover
     """Columns `first` to `last` of contiguous (n, m) arrays: weights stored transposed, tile by tile."""
     n = w.shape[0]
@@ -124,10 +131,10 @@ def _columns(w, g, m, first, last, decay, rate, new, mu, nesterov, eps, sign, ho
             wi = w[i, c : c + width]
             if nesterov:
                 for j in range(width):
-                    wi[j] = wi[j] * shrink[j] - factor[j] * _lerp(sign * gi[j], mi[j], mu)
+                    wi[j] = _move(wi[j], shrink[j], factor[j], _lerp(sign * gi[j], mi[j], mu))
             else:
                 for j in range(width):
-                    wi[j] = wi[j] * shrink[j] - factor[j] * mi[j]
+                    wi[j] = _move(wi[j], shrink[j], factor[j], mi[j])
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +186,10 @@ def _run(piece: _Piece) -> None:
     rule = matrix.rule
     kernel = _columns if matrix.transposed else _rows
     kernel(
-        matrix.param.numpy(),
-        matrix.grad.numpy(),
-        matrix.momentum_buffer.numpy(),
+        # Detached, since gradient mode belongs to a thread: in a pool's it is on.
+        matrix.param.detach().numpy(),
+        matrix.grad.detach().numpy(),
+        matrix.momentum_buffer.detach().numpy(),
         first,
         last,
         np.float32(1 - float(rule.lr) * rule.weight_decay),

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from optim_rmnp.adamw import step_adamw_group
-from optim_rmnp.groups import ADAMW_DEFAULTS, GROUP_KEYS, check_group, native_available, parameter_name
+from optim_rmnp.groups import ADAMW_DEFAULTS, GROUP_KEYS, MUON_KEYS, check_group, native_available, parameter_name
 from optim_rmnp.layout import Layout, matrix_views, read_layout
 from optim_rmnp.row_norm import update_scale
 from optim_rmnp.sharding import (
@@ -237,6 +237,21 @@ class RMNP(torch.optim.Optimizer):
         count = state["step"] = state.get("step", torch.zeros(())) + 1
         seed = (index * 0x9E3779B97F4A7C15 + int(count) * 0xBF58476D1CE4E5B9) % (1 << 63)
         return torch.Generator(param.device).manual_seed(seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The checkpoint: `momentum_buffer` a matrix, AdamW's state for the rest, and the groups.
+
+        Returns
+        -------
+        dict
+            "rmnp" groups carry torch's defaults of what `torch.optim.Muon` alone has, so that it can go on from here.
+        """
+        saved: dict[str, Any] = super().state_dict()
+        for group in saved["param_groups"]:
+            if group["algorithm"] == "rmnp":
+                for key, value in MUON_KEYS.items():
+                    group.setdefault(key, value)
+        return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a checkpoint of RMNP, or of `torch.optim.Muon` or `AdamW` with the same groups.

@@ -30,7 +30,7 @@ def is_dtensor(tensor: Tensor) -> bool:
 
 def local(tensor: Tensor) -> Tensor:
     """The part of `tensor` that this process holds, sharing its storage."""
-    return tensor.to_local() if is_dtensor(tensor) else tensor  # type: ignore[attr-defined, no-any-return]
+    return tensor.to_local() if is_dtensor(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def local_gradient(param: Tensor, grad: Tensor) -> Tensor:

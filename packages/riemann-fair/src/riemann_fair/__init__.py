@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from riemann_fair.assign import AssignmentResult, fair_assign
 from riemann_fair.constraints import ConstraintInfo, constraint_matrix
 from riemann_fair.datasets import GraphDataset, SBMResult, load_graph, modified_sbm
-from riemann_fair.embedding import EmbeddingResult, fair_embedding
+from riemann_fair.embedding import fair_embedding
 from riemann_fair.estimator import FairSpectralClustering, adjacency_from_edges
 from riemann_fair.metrics import average_balance, balance, clustering_error, normalized_cut, proportion_gap
 from riemann_fair.path import PathResult, fairness_path
 from riemann_fair.radmm import RADMMParams
 from riemann_fair.rcg import RCGParams
 from riemann_fair.report import FairnessReport, fairness_report
+from riemann_fair.result import EmbeddingResult
 
 if TYPE_CHECKING:
     from riemann_fair.manifolds import FairGrassmann, FairStiefel

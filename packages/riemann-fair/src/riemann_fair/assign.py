@@ -127,7 +127,7 @@ def assign_groups(C: np.ndarray, codes: np.ndarray, lo: np.ndarray, hi: np.ndarr
         part = labels[members]
         whole = members.size == C.shape[0]
         if assign_within_bounds(C if whole else C[members], part, lo[s], hi[s]) == INFEASIBLE:
-            raise AssertionError("feasible bounds were found infeasible")
+            raise RuntimeError("feasible bounds were found infeasible: a defect of ours")
         labels[members] = part
     rows = np.arange(C.shape[0])
     total = float(C[rows, labels].sum())

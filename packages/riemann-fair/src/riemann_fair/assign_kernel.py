@@ -99,7 +99,7 @@ def assign_within_bounds(cost: np.ndarray, labels: np.ndarray, lower: np.ndarray
             if size[a, b] > 0:
                 arc[a, b] = key[at[a, b]]
     flow = np.minimum(np.maximum(count, lower), upper)
-    dist = np.empty(k + 1)
+    dist: np.ndarray = np.empty(k + 1)
     parent = np.empty(k + 1, dtype=np.int64)
     moved = np.empty(k + 1, dtype=np.int64)
     touched = np.zeros(k, dtype=np.bool_)
@@ -131,12 +131,12 @@ def assign_within_bounds(cost: np.ndarray, labels: np.ndarray, lower: np.ndarray
                         dist[c], parent[c], changed = dist[k], k, True
             if not changed:
                 break
-        best, target = np.inf, -1
+        target = -1
         for c in range(k):
-            if count[c] < flow[c] and dist[c] < best:
-                best, target = dist[c], c
-        if surplus < 0 and dist[k] < best:
-            best, target = dist[k], k
+            if count[c] < flow[c] and dist[c] < np.inf and (target < 0 or dist[c] < dist[target]):
+                target = c
+        if surplus < 0 and dist[k] < np.inf and (target < 0 or dist[k] < dist[target]):
+            target = k
         if target < 0:
             return INFEASIBLE
         # All points are chosen before any moves: an arc's top must be the one its length was read from.

@@ -107,7 +107,7 @@ def sfairsc(
     def matvec(x: np.ndarray) -> np.ndarray:
         x = np.ravel(x)
         inside = outside(x)
-        return outside(L @ inside) + sigma * (x - inside)
+        return np.asarray(outside(L @ inside) + sigma * (x - inside))
 
     operator = spla.LinearOperator((n, n), matvec=matvec, dtype=np.float64)
     v0 = (rng or np.random.default_rng(0)).standard_normal(n)
@@ -141,7 +141,7 @@ def projected_eigsh(op: Operator, m: int, tol: float, v0: np.ndarray) -> tuple[n
         nonlocal products
         products += 1
         x = np.ravel(x)
-        return op.project(op.apply(x)) + x
+        return np.asarray(op.project(op.apply(x)) + x)
 
     operator = spla.LinearOperator((op.n, op.n), matvec=matvec, dtype=np.float64)
     return np.asarray(spla.eigsh(operator, k=m, which="LA", tol=tol, v0=v0)[1]), products

@@ -2,8 +2,8 @@
 
 For every mu >= 0, ``k - (sum of the k largest eigenvalues of A - mu Q Q^T) - mu delta^2`` bounds the objective of
 ``min tr(H^T L H), ||Q^T H||_F <= delta`` from below. The multiplier that the ADMM's stationary point implies is near
-the best mu; a few evaluations around it find it. Ritz values fall short of eigenvalues, so each evaluation subtracts its
-residuals.
+the best mu; a few evaluations around it find it. Ritz values fall short of eigenvalues, so each evaluation subtracts
+its residuals.
 
 At the best mu eigenvalues cross, which is why no penalty reaches most violations. The eigenvectors just left and right
 of the crossing, with the ADMM's block, span a space of at most 3k dimensions in which the relaxed problem is solved
@@ -81,7 +81,7 @@ def dual_bound(op: Operator, k: int, delta: float, mu: float, H: np.ndarray) -> 
             break
         step = (1 + stretch) * mu + 1e-3 if slope > 0 else (1 - stretch) * mu - 1e-3
         stretch = min(3 * stretch, 0.9)
-        mu = max(step, 0.0) if low <= step < high and not (len(sides) == 2) else (low + high) / 2
+        mu = max(step, 0.0) if low <= step < high and len(sides) != 2 else (low + high) / 2
     return DualBound(float(best), float(at), list(sides.values()))
 
 

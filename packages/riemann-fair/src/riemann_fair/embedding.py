@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from lemmata_core import InvalidInput, check
 from lemmata_core.rng import generator
 
-from riemann_fair.constraints import check_constraint
-from riemann_fair.groups import Groups, read_groups
-from riemann_fair.laplacian import Operator, check_affinity, degrees
+from riemann_fair.laplacian import Operator, check_affinity
+from riemann_fair.problem import Problem, prepare
 from riemann_fair.radmm import Callback, RADMMParams, RADMMState, pull_inside, radmm
 from riemann_fair.rcg import RCGParams, rcg
+from riemann_fair.result import EmbeddingResult
 from riemann_fair.spectral import Ritz, dense, lanczos, shift_invert
 from riemann_fair.threads import one_blas_thread
 
@@ -34,66 +34,6 @@ BLOCK_ABOVE_DEGREE = 100.0
 BLOCK_UP_TO_K = 16
 # A relaxed solution this near to its dual bound, relative, is one whatever the iteration says.
 CERTIFIED = 1e-4
-
-
-@dataclass(frozen=True)
-class EmbeddingResult:
-    """A fair spectral embedding and how it was found.
-
-    Attributes
-    ----------
-    embedding : ndarray, shape (n, k)
-        H: orthonormal columns, Ritz vectors of L on the fair subspace in ascending order; zero rows for isolated nodes.
-    eigenvalues : ndarray of float64, shape (k,)
-        Ritz values of L, ascending.
-    objective : float
-        ``tr(H^T L H)``, recomputed from the H handed back.
-    fairness_violation : float
-        ``||Q^T H||_F``.
-    residuals : ndarray of float64, shape (k,)
-        ``||P L h - lambda h||`` of every column, from products with H, not estimates of a recurrence. For a relaxed
-        problem the residual of the penalised operator at the multiplier found.
-    status : str
-        "converged", "max_iter", "time_limit", "not_converged" or "stopped".
-    solver : str
-        The one that ran ("auto" resolved).
-    n_iter : int
-    n_products : float
-        Products with A: n x k blocks for radmm, rcg, chebyshev and block-krylov (sampled steps counted as 1/8), single
-        vectors for lanczos and fast-lanczos, solves for shift-invert.
-    history : list of dict
-    lower_bound : float or None
-        For ``tolerance > 0``: no feasible H has a smaller objective (weak duality).
-    wall_time : float
-        Seconds.
-    scale : ndarray of float64, shape (n,)
-        ``D^-1/2``, 0 for isolated nodes.
-    """
-
-    embedding: np.ndarray
-    eigenvalues: np.ndarray
-    objective: float
-    fairness_violation: float
-    residuals: np.ndarray
-    status: str
-    solver: str
-    n_iter: int
-    n_products: float
-    history: list[dict[str, Any]]
-    lower_bound: float | None
-    wall_time: float
-    scale: np.ndarray = field(repr=False)
-
-    @property
-    def scaled(self) -> np.ndarray:
-        """``D^-1/2 H``, whose rows k-means clusters."""
-        return np.asarray(self.embedding * self.scale[:, None].astype(self.embedding.dtype))
-
-    @property
-    def row_normalized(self) -> np.ndarray:
-        """H with rows of unit length; zero rows stay."""
-        norm = np.linalg.norm(self.embedding, axis=1, keepdims=True)
-        return np.asarray(self.embedding / np.where(norm > 0, norm, 1))
 
 
 def fair_embedding(
@@ -181,71 +121,6 @@ def fair_embedding(
     return replace(result, wall_time=time.perf_counter() - began)
 
 
-@dataclass
-class Problem:
-    """A checked graph without its isolated nodes."""
-
-    op: Operator
-    active: np.ndarray
-    groups: Groups | None
-
-    @property
-    def n(self) -> int:
-        """Nodes, isolated ones included."""
-        return int(self.active.shape[0])
-
-    def widen(self, X: np.ndarray) -> np.ndarray:
-        """Rows for all nodes, zero for isolated ones."""
-        if self.active.all():
-            return X
-        full = np.zeros((self.n, *X.shape[1:]), dtype=X.dtype)
-        full[self.active] = X
-        return full
-
-
-def prepare(W: Any, groups: Any, k: int, constraint: str, regularization: float | str) -> Problem:
-    """The operator of a checked affinity; raises `InvalidInput` for what cannot be embedded in k dimensions."""
-    check_constraint(constraint)
-    n = W.shape[0]
-    check.positive_int(k, "n_components")
-    table = None if groups is None else read_groups(groups, n)
-    d = degrees(W)
-    tau = _tau(regularization, d)
-    active = np.ones(n, dtype=bool) if tau > 0 else d > 0
-    if not (d > 0).any():
-        raise InvalidInput.argument("affinity", expected="at least one edge", got="all degrees 0")
-    if not active.all():
-        keep = np.flatnonzero(active)
-        W = W[keep][:, keep] if sp.issparse(W) else W[np.ix_(keep, keep)]
-        d = d[active]
-        table = None if table is None else table.subset(active)
-    if table is not None and table.soft is None and table.codes.shape[1] == 1:
-        rank = max(np.unique(table.codes[table.codes >= 0]).size - 1, 0)
-        _check_rank(k, d.size, rank)
-    op = Operator.build(W, d, table, constraint, tau)
-    _check_rank(k, d.size, op.space.rank)
-    if table is not None and op.space.rank == 0:
-        warnings.warn("groups: a single group; the constraint is void, this is plain clustering", stacklevel=3)
-    return Problem(op, active, table)
-
-
-def _check_rank(k: int, n: int, rank: int) -> None:
-    if k > n - rank:
-        raise InvalidInput.argument(
-            "n_components",
-            expected=f"at most {n - rank}: {n} nodes with edges and a constraint of rank {rank} leave "
-            f"only {n - rank} fair dimensions",
-            got=k,
-        )
-
-
-def _tau(regularization: float | str, d: np.ndarray) -> float:
-    if isinstance(regularization, str):
-        check.one_of(regularization, "regularization", ("auto",))
-        return float(d.mean())
-    return check.in_range(regularization, "regularization", 0)
-
-
 def _check_options(
     solver: str,
     tolerance: float,
@@ -295,30 +170,27 @@ def _by_eigensolver(
     start: np.ndarray | None,
 ) -> EmbeddingResult:
     op = problem.op
-    m = k - (op.trivial is not None)
-    inner_tol, history, products, steps = tol, [], 0.0, 0
-    X = op.trivial[:, None] if op.trivial is not None else np.zeros((op.n, 0))
-    AX, status, theta, residuals = X.copy(), "converged", np.ones(X.shape[1]), np.zeros(X.shape[1])
-    for attempt in range(3):
-        if m == 0:
-            break
+    trivial = np.zeros((op.n, 0)) if op.trivial is None else op.trivial[:, None]
+    m = k - trivial.shape[1]
+    status, history, products, steps = "converged", list[dict[str, Any]](), 0.0, 0
+    Y, AY, theta, residuals = trivial[:, :0], trivial[:, :0], np.zeros(0), np.zeros(0)
+    inner_tol = tol
+    for attempt in range(3 if m else 0):
         found = _solve(op, m, solver, params, inner_tol, max_iter, rng, start, dtype)
-        Y, AY, theta, residuals, extra = (
-            a[..., :m] if isinstance(a, np.ndarray) else a for a in rayleigh_ritz(op, found.X, found.AX)
-        )
+        Y, AY, theta, residuals, extra = rayleigh_ritz(op, found.X, found.AX, m)
         history, status, steps = history + found.history, found.status, steps + found.n_iter
         products += found.n_products + (extra if solver in SINGLE_VECTOR else min(extra, 1))
-        X = Y if op.trivial is None else np.column_stack([op.trivial, Y])
-        AX = AY if op.trivial is None else np.column_stack([op.trivial, AY])
         # What the recurrence promised is checked against the products; short of it, it starts again from here.
         if status != "converged" or residuals.max() <= max(2 * tol, 1e-12) or attempt == 2:
             break
         inner_tol, start = inner_tol / 4, Y
     if m and status == "converged" and residuals.max() > max(2 * tol, 1e-11):
         status = "not_converged"
-    if op.trivial is not None and m:
-        theta, residuals = np.concatenate([[1.0], theta]), np.concatenate([[0.0], residuals])
-    return _finished(problem, X, 1 - theta, residuals, float(k - np.sum(X * AX)), status, solver,
+    known = trivial.shape[1]
+    H, AH = np.column_stack([trivial, Y]), np.column_stack([trivial, AY])
+    values = np.concatenate([np.zeros(known), 1 - theta])
+    residuals = np.concatenate([np.zeros(known), residuals])
+    return _finished(problem, H, values, residuals, float(k - np.sum(H * AH)), status, solver,
                      steps, products, history, None, dtype)  # fmt: skip
 
 
@@ -359,9 +231,9 @@ def _solve(
 
 
 def rayleigh_ritz(
-    op: Operator, X: np.ndarray, AX: np.ndarray | None
+    op: Operator, X: np.ndarray, AX: np.ndarray | None, m: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
-    """Feasible orthonormal Ritz vectors in the span of X, ``A X``, Ritz values, true residuals, products made."""
+    """The m best feasible Ritz vectors in the span of X, ``A X``, Ritz values, true residuals, products made."""
     clean = op.project(op.project(X))
     Q, R = np.linalg.qr(clean)
     if AX is None or np.linalg.norm(clean - X) > 1e-8 or np.linalg.cond(R) > 1e3:
@@ -371,7 +243,7 @@ def rayleigh_ritz(
     PAQ = op.project(AQ)
     T = Q.T @ PAQ
     theta, V = np.linalg.eigh((T + T.T) / 2)
-    theta, V = theta[::-1], V[:, ::-1]
+    theta, V = theta[::-1][:m], V[:, ::-1][:, :m]
     Y = Q @ V
     residuals = np.linalg.norm(PAQ @ V - Y * theta, axis=0)
     return Y, AQ @ V, theta, residuals, extra
@@ -458,8 +330,8 @@ def _warn_unless_converged(result: EmbeddingResult, tol: float) -> None:
         return
     warnings.warn(
         f"{result.solver} ended with status {result.status!r}: largest residual {result.residuals.max():.2e} "
-        f"(asked {tol:.2e}), fairness violation {result.fairness_violation:.2e}. A larger max_iter, regularization > 0, "
-        'or solver="shift-invert" on graphs with tiny gaps helps',
+        f"(asked {tol:.2e}), fairness violation {result.fairness_violation:.2e}. A larger max_iter, "
+        'regularization > 0 or solver="shift-invert" on graphs with tiny gaps helps',
         NotConvergedWarning,
         stacklevel=3,
     )

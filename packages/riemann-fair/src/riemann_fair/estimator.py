@@ -13,10 +13,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from riemann_fair.assign import cluster_qr, fair_labels, kmeans_labels
-from riemann_fair.embedding import EmbeddingResult, fair_embedding
+from riemann_fair.embedding import fair_embedding
 from riemann_fair.groups import Groups, read_groups
 from riemann_fair.laplacian import check_affinity, degrees
 from riemann_fair.report import FairnessReport, fairness_report
+from riemann_fair.result import EmbeddingResult
 
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
 ASSIGN = ("kmeans", "cluster_qr", "fair")
@@ -331,7 +332,7 @@ def _connectivity(G: Any) -> Any:
 
 
 def _place_isolated(labels: np.ndarray, active: np.ndarray, table: Groups | None, k: int) -> None:
-    """Put each isolated node in the cluster where its group is most under-represented (without groups, the smallest)."""
+    """Each isolated node to the cluster where its group is most under-represented; without groups, to the smallest."""
     code = np.zeros(labels.size, dtype=np.int64) if table is None else np.maximum(table.codes[:, 0], 0).astype(np.int64)
     h = int(code.max()) + 1
     counts = np.bincount(labels[active] * h + code[active], minlength=k * h).reshape(k, h).astype(np.float64)

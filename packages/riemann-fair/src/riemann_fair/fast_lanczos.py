@@ -24,7 +24,7 @@ FULL_BELOW = 5e-7
 # 1.851 where 22 give the exact 1.667).
 LEAST_STEPS = 20
 TWO_CHECKS_BELOW = 60
-# The second look ends when its largest Ritz value is settled below the last wanted one, or after this share of the steps.
+# The second look ends when its largest Ritz value is settled below the last wanted one, or after this share of steps.
 LOOK_SHARE = 0.25
 LOOK_LEAST = 8
 MISSED_BY = 1e-6

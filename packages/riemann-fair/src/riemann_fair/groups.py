@@ -107,12 +107,13 @@ def read_groups(
     soft = _soft_memberships(groups, name)
     if soft is not None:
         _check_length(soft.shape[0], n, name)
-        labels = tuple(str(c) for c in getattr(groups, "columns", range(soft.shape[1])))
-        return Groups(np.argmax(soft, axis=1).astype(np.int32)[:, None], (labels,), ("group",), soft)
+        titles = tuple(str(c) for c in getattr(groups, "columns", range(soft.shape[1])))
+        return Groups(np.argmax(soft, axis=1).astype(np.int32)[:, None], (titles,), ("group",), soft)
     columns = _columns(groups, name)
     if not columns:
         raise InvalidInput.argument(name, expected="at least one attribute", got="none")
-    codes, labels = [], []
+    codes: list[np.ndarray] = []
+    labels: list[tuple[str, ...]] = []
     for title, values, declared in columns:
         _check_length(len(values), n, name)
         code, label = _encode(title if len(columns) > 1 else name, values, declared, missing)

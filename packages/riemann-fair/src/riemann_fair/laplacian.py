@@ -80,7 +80,7 @@ def _as_numbers(affinity: Any, name: str) -> Any:
         raise InvalidInput.argument(name, expected="a square matrix", got=f"shape {shape}")
     dtype = affinity.dtype if affinity.dtype in (np.float32, np.float64) else np.float64
     if not sp.issparse(affinity):
-        return affinity.astype(dtype, copy=False)
+        return np.asarray(affinity, dtype=dtype)
     given = affinity
     W = sp.csr_array(affinity, dtype=dtype, copy=False)
     if not W.has_canonical_format or (W.data == 0).any():
@@ -115,7 +115,7 @@ def degrees(W: Any) -> np.ndarray:
     if not sp.issparse(W):
         return np.asarray(W.sum(axis=1, dtype=np.float64))
     if W.nnz and W.data[0] == W.data[-1] and (W.data == W.data[0]).all():
-        return np.diff(W.indptr) * float(W.data[0])
+        return np.asarray(np.diff(W.indptr) * float(W.data[0]))
     ones = np.ones(W.shape[1])
     return np.asarray(W @ ones) if W.dtype == np.float64 else np.asarray(W.astype(np.float64) @ ones)
 

@@ -49,7 +49,7 @@ def group_counts(labels: Any, groups: Any) -> tuple[np.ndarray, list[np.ndarray]
 
 
 def balance_of_counts(counts: np.ndarray) -> np.ndarray:
-    """Min over groups s, s' of |V_s in c| / |V_s' in c| for each row of a table of counts; 0 where a group is absent."""
+    """Smallest over largest count of each row of a table (clusters, groups); 0 where a group is absent."""
     top = counts.max(axis=1)
     return np.asarray(counts.min(axis=1) / np.where(top > 0, top, 1))
 

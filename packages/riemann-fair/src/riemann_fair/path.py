@@ -12,11 +12,13 @@ from lemmata_core.progress import Progress
 from lemmata_core.rng import generator
 
 from riemann_fair.assign import cluster_qr, kmeans_labels
-from riemann_fair.embedding import EmbeddingResult, fair_embedding, from_state, prepare
+from riemann_fair.embedding import fair_embedding, from_state
 from riemann_fair.groups import read_groups
 from riemann_fair.laplacian import check_affinity
 from riemann_fair.metrics import average_balance, normalized_cut
+from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams, RADMMState, radmm
+from riemann_fair.result import EmbeddingResult
 from riemann_fair.threads import one_blas_thread
 
 COLUMNS = ("delta", "violation", "objective", "lower_bound", "ncut", "balance")
@@ -157,8 +159,8 @@ def fairness_path(
                          average_balance(labels, table)))  # fmt: skip
             status.append(result.status)
             task.advance()
-    columns = np.array(rows).T
-    return PathResult(*columns, status=tuple(status))
+    columns = dict(zip(COLUMNS, np.array(rows).T))
+    return PathResult(**columns, status=tuple(status))
 
 
 def _labels(result: EmbeddingResult, k: int, active: np.ndarray, seed: int) -> np.ndarray:

@@ -219,7 +219,7 @@ def _adapt(state: RADMMState, r: float, s: float, params: RADMMParams) -> None:
 def _cycles(history: History) -> bool:
     """Whether the last 12 outer iterations did not halve a primal residual that is still large."""
     last, before = (min(h["r"] for h in part) for part in (history[-12:], history[-24:-12]))
-    return last > 1e-2 and last > before / 2
+    return bool(last > 1e-2 and last > before / 2)
 
 
 def _set_alpha(state: RADMMState, factor: float, params: RADMMParams) -> None:

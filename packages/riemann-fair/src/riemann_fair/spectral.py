@@ -42,13 +42,16 @@ class Ritz:
 
 def dense(op: Operator, m: int) -> Ritz:
     """The m smallest eigenvectors of L on the fair subspace by LAPACK; exact, O(n^3)."""
-    Z = op.space.complement()
+    # Everything normal to the fair subspace, and the trivial vector, is lifted to 3, above the spectrum of L.
+    N = op.space.basis()
     if op.trivial is not None:
-        inside = Z.T @ op.trivial
-        Z = Z @ scipy.linalg.null_space(inside[None, :])
-    L = Z.T @ op.dense_laplacian() @ Z
+        N = np.column_stack([N, op.trivial])
+    L = op.dense_laplacian()
+    LN = L @ N
+    half = LN - N @ (N.T @ LN) / 2
+    L -= half @ N.T + N @ half.T - 3 * N @ N.T
     _, Y = scipy.linalg.eigh((L + L.T) / 2, subset_by_index=(0, m - 1))
-    return Ritz(Z @ Y, None, "converged", 1, 0, [])
+    return Ritz(Y, None, "converged", 1, 0, [])
 
 
 def start_vector(op: Operator, rng: np.random.Generator, x0: np.ndarray | None) -> np.ndarray:
@@ -74,7 +77,7 @@ def lanczos(
         nonlocal products
         products += 1
         x = op.project(np.ravel(x))
-        return op.project(op.apply(x)) + x
+        return np.asarray(op.project(op.apply(x)) + x)
 
     shifted = spla.LinearOperator((op.n, op.n), matvec=matvec, dtype=np.float64)
     status = "converged"
@@ -95,7 +98,7 @@ def _second_look(
     max_iter: int | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Copies of multiple eigenvalues that one Krylov space does not hold, found with X removed; ARPACK misses them too."""
+    """Copies of multiple eigenvalues that one Krylov space does not hold, found with X removed; ARPACK misses them."""
     m = X.shape[1]
     while X.shape[1] < min(2 * m + 1, op.n - 1):
 

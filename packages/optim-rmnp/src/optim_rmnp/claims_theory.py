@@ -69,7 +69,7 @@ def run_cost(context: Context) -> Evidence:
     rows = []
     for shape in context.progress.track(shapes, "preconditioners"):
         x = torch.randn(shape, generator=torch.Generator().manual_seed(shape[0])).to(device)
-        timing = {d: _paired_preconditioners(x, d, repeats) for d in (torch.bfloat16, torch.float32)}
+        timing = {d: paired_preconditioners(x, d, repeats) for d in (torch.bfloat16, torch.float32)}
         half, single = timing[torch.bfloat16], timing[torch.float32]
         rows.append((shape, min(half[0], single[0]), half[1], single[1]))
     sizes = [n * n for n in squares]
@@ -113,7 +113,7 @@ def run_cost(context: Context) -> Evidence:
     )
 
 
-def _paired_preconditioners(x: Tensor, dtype: torch.dtype, repeats: int) -> tuple[float, float]:
+def paired_preconditioners(x: Tensor, dtype: torch.dtype, repeats: int) -> tuple[float, float]:
     """Seconds of row normalisation and of Newton-Schulz in `dtype`."""
     wait: Callable[[], None] = torch.cuda.synchronize if x.is_cuda else lambda: None
     inner = max(1, 200_000 // x.numel())  # several small ones a sample: a clock tick must not matter
