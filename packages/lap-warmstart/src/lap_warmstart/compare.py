@@ -27,7 +27,7 @@ def _scipy() -> Solver:
 def _lapcpp() -> Solver:
     # It returns (cost, rows, columns).
     solve = importlib.import_module("lapcpp").lapjv
-    return lambda cost: np.asarray(solve(cost)[2])
+    return lambda cost: np.asarray(solve(cost, extend_cost=cost.shape[0] != cost.shape[1])[2])
 
 
 def _lapx() -> Solver:
