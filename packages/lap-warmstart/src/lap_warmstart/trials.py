@@ -322,7 +322,7 @@ def fallback(ctx: Context) -> Evidence:
     """Run claim C9: garbage seeds against the cold start."""
     n = {Scale.SMOKE: 512, Scale.LAPTOP: 2048, Scale.FULL: 16384}[ctx.scale]
     repeats = 9 if ctx.scale is Scale.SMOKE else 7
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for family in ("uniform", "metric"):
         rng = np.random.default_rng(seeds(ctx, 1)[0])
         cost = instances.generate(family, n, rng)
