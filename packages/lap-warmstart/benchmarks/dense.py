@@ -32,20 +32,21 @@ def family(name):
 
 
 # (case, make, n, seeds, bar, aim, peers)
-FAST = ("lapcpp", "scipy", "lapx", "fastlap")
+ALL = ("lapcpp", "scipy", "lapx", "fastlap")
+FAST = ("lapcpp", "lapx")  # the others are an order of magnitude behind on these
 SQUARE = [
-    ("uniform", family("uniform"), 2000, 3, 0.35, 0.30, FAST),
-    ("uniform", family("uniform"), 5000, 1, 0.20, 0.16, ("lapcpp", "scipy")),
-    ("Euclidean", family("metric"), 2000, 2, 0.25, 0.22, ("lapcpp", "scipy", "lapx")),
-    ("integers 0..1e6", family("integers"), 2000, 2, 0.35, 0.35, (*FAST, "ortools")),
+    ("uniform", family("uniform"), 2000, 3, 0.35, 0.30, ALL),
+    ("uniform", family("uniform"), 5000, 1, 0.20, 0.16, ("lapcpp",)),
+    ("Euclidean", family("metric"), 2000, 2, 0.25, 0.22, ("lapcpp", "scipy")),
+    ("integers 0..1e6", family("integers"), 2000, 1, 0.35, 0.35, (*ALL, "ortools")),
     ("additive potentials", family("potentials"), 2000, 1, 0.06, 0.06, ("lapcpp",)),
-    ("block", family("block"), 2000, 2, 0.8, 0.8, FAST),
+    ("block", family("block"), 2000, 2, 0.8, 0.8, ALL),
     ("low-rank, clipped", family("lowrank"), 2000, 2, 0.8, 0.8, FAST),
     ("0/1, half zeros", below(2), 2000, 2, 0.8, 0.8, FAST),
     ("integers 0..4", below(5), 2000, 2, 0.8, 0.8, FAST),
     ("integers 0..99", below(100), 2000, 2, 1.7, 1.5, FAST),
     ("0/1, 8 zeros a row", zeros(8), 2000, 2, 1.7, 1.5, FAST),
-    ("square 1 - IoU", tracking, 2000, 4, 4.0, 2.5, FAST),
+    ("square 1 - IoU", tracking, 2000, 4, 4.0, 2.5, ("lapcpp", "scipy", "lapx")),
     ("i * j", product, 500, 1, None, 1.2, ("lapcpp",)),
     ("i * j", product, 1000, 1, None, 1.2, ("lapcpp",)),
 ]
@@ -72,7 +73,7 @@ def best_of(case, costs, peers, bar, aim, repeats=5):
             )
         if len(timings) == len(costs):
             found.append((name, version, _middle(timings)))
-    fastest = min(found, key=lambda f: f[2].b_seconds / f[2].a_seconds)[0]
+    fastest = max(found, key=lambda f: f[2].ratio)[0]
     return [
         Ratio.of(case, name, version, t, bar if name == fastest else None, aim if name == fastest else None)
         for name, version, t in found
