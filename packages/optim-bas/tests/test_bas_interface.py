@@ -63,16 +63,76 @@ def test_convert_refuses_what_is_no_checkpoint(content, tmp_path):
     assert not (tmp_path / "out.pt").exists()
 
 
+@pytest.mark.parametrize("optimizer", ["bas", "adamw"])
+def test_train_reports_loss_and_state(optimizer):
+    done = invoke("train", "--optimizer", optimizer, "--steps", "3", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert 3 < found["loss"] < 5
+    assert found["state_bytes_per_parameter"] == pytest.approx(8.0 if optimizer == "adamw" else 1.11, abs=0.02)
+
+
+def test_train_refuses_an_unknown_optimizer():
+    done = invoke("train", "--optimizer", "base")
+    assert done.exit_code == 2
+    assert "did you mean 'bas'?" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's TCP_INFO")
+def test_wire_measures_real_bytes():
+    done = invoke("wire", "--parameters", "100000", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["all_reduce"] / found["mean"] > 28
+
+
 def run(claim, folder):
     with executor("serial") as pool:
         return claim.run(Context(Scale.SMOKE, np.random.default_rng(0), pool, Progress(), folder))
 
 
-@pytest.mark.parametrize("name", ["memory", "adam-limit", "sign-limit"])
+@pytest.mark.parametrize("name", ["memory", "adam-limit", "sign-limit", "rate"])
 def test_an_exact_claim_holds(name, tmp_path):
     claim = BY_ID[name]
     verdict = claim.accept(run(claim, tmp_path))
     assert verdict.outcome is Outcome.HOLDS, verdict.reason
+
+
+TRAINED = ["parity", "parity-digits", "parity-peers", "transfer", "fp8", "finetune", "convert"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "convert" else pytest.mark.slow) for n in TRAINED])
+def test_a_claim_about_training_gives_evidence_at_smoke_scale(name, tmp_path):
+    """What twenty steps say is not the claim; that they can be run, judged and found again is."""
+    claim = BY_ID[name]
+    evidence = run(claim, tmp_path)
+    assert claim.accept(evidence).outcome in (Outcome.HOLDS, Outcome.DOES_NOT_HOLD)
+    assert all(len(row) == len(table.columns) for table in evidence.tables for row in table.rows)
+    assert list(tmp_path.glob("*.json")) or name != "parity"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "holds"),
+    [
+        ("parity", {"bas_kjv": 1, "bas_pydoc": 0.9, "nesterov_kjv": 0, "nesterov_pydoc": 0}, True),
+        ("parity", {"bas_kjv": 0, "bas_pydoc": 1.1, "nesterov_kjv": 0, "nesterov_pydoc": 0}, False),
+        ("parity-digits", {"bas_digits_vit": 1.2, "nesterov_digits_vit": 0}, False),
+        ("parity-peers", {"bas": 4.0, "mini": 4.1}, True),
+        ("parity-peers", {"bas": 4.0, "mini": 4.1, "bas_seed0": 5.0, "gefen": 4.0}, False),
+        ("transfer", {"adamw": 1, "bas": 2}, True),
+        ("transfer", {"adamw": 1, "bas": 3}, False),
+        ("fp8", {"gap": 0.6}, False),
+        ("finetune", {"bas": 0.5, "bas_early": 2.5}, False),
+        ("convert", {"early": 0.3, "end": 0}, False),
+        ("wire", {"ratio": 31, "gap": 0.5, "vote_gap": 3, "identical": 1}, True),
+        ("wire", {"ratio": 27, "gap": 0.5, "vote_gap": 0, "identical": 1}, False),
+        ("wire", {"ratio": 31, "gap": 0.5, "vote_gap": 0, "identical": 0}, False),
+        ("rate", {"slope": -0.2, "low": -0.3, "high": -0.1}, False),
+    ],
+)
+def test_a_rule_about_training_draws_its_line(name, values, holds):
+    outcome = BY_ID[name].accept(Evidence(headline="", values=values)).outcome
+    assert outcome is (Outcome.HOLDS if holds else Outcome.DOES_NOT_HOLD)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
@@ -100,7 +102,9 @@ def make_optimizer(kind: str, lr: float, model: nn.Module) -> torch.optim.Optimi
     if kind == "gefen":
         from gefen import Gefen
 
-        optimizer: torch.optim.Optimizer = Gefen(params, **shared)
+        # It greets on the standard output, which belongs to the caller.
+        with contextlib.redirect_stdout(io.StringIO()):
+            optimizer: torch.optim.Optimizer = Gefen(params, **shared)
         return optimizer
     options: dict[str, dict[str, Any]] = {
         "nadam": {"nesterov": True, "block": 1, "momentum_dtype": torch.float32},
@@ -161,7 +165,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         cell.steps,
         cell.seed,
         model=model,
-        evaluate_every=cell.steps // 5 if cell.steps >= 100 else cell.steps,
+        evaluate_every=cell.steps // 4 if cell.steps >= 100 else cell.steps,
         after_step=_switch(cell) if cell.switch else None,
     )
     return {

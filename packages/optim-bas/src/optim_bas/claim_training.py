@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 # AdamW's own best rates of a grid, which BAS then has to take over.
 TEXT_RATES = {"kjv": 5e-3, "pydoc": 3e-3}
 DIGITS = {"digits_pixels": (3e-3, 400), "digits_vit": (3e-3, 400), "digits_conv": (1e-2, 300)}
-ROUTES = ("heads", "nesterov-heads", "qkv", "embeddings")
+HEADS = ("heads", "nesterov-heads")
+# These spend AdamW's eight bytes on a part of the weights; at scale full only.
+DEARER = ("qkv", "embeddings")
 RECIPE = "decay 0.1, betas (0.9, 0.95), clip 1.0, warm-up 10 %, cosine to 10 %"
 SMOKE_STEPS = 20
 
@@ -55,10 +57,11 @@ def run_parity(context: Context) -> Evidence:
     smoke = context.scale is Scale.SMOKE
     steps = SMOKE_STEPS if smoke else 400
     kinds = ("adamw", "bas", "nesterov", "nadam")
+    routes = {Scale.SMOKE: (), Scale.LAPTOP: HEADS, Scale.FULL: HEADS + DEARER}[context.scale]
     cells = [
         Cell(text, kind, rate, seed, steps)
         for text, rate in TEXT_RATES.items()
-        for kind in (*kinds, *(ROUTES if text == "kjv" and not smoke else ()))
+        for kind in (*kinds, *(routes if text == "kjv" else ()))
         for seed in seeds_of(context.scale)
     ]
     if context.scale is Scale.FULL:
@@ -126,11 +129,12 @@ def run_parity_digits(context: Context) -> Evidence:
     smoke = context.scale is Scale.SMOKE
     problems = {"digits_vit": DIGITS["digits_vit"]} if smoke else DIGITS
     kinds = ("adamw", "bas", "nesterov")
+    seeds = range({Scale.SMOKE: 1, Scale.LAPTOP: 2, Scale.FULL: 3}[context.scale])
     cells = [
         Cell(problem, kind, rate, seed, SMOKE_STEPS if smoke else steps)
         for problem, (rate, steps) in problems.items()
         for kind in kinds
-        for seed in seeds_of(context.scale)
+        for seed in seeds
     ]
     results = run_cells(context, cells, "parity on digits")
     groups, values = [], {}
@@ -152,7 +156,11 @@ def run_parity_digits(context: Context) -> Evidence:
             loss_curves(results, [(k, rate) for k in kinds], f"Training on {problem}", "nats", problem=problem)
             for problem, (rate, _) in problems.items()
         ),
-        settings={"problems": {p: {"rate": r, "steps": s} for p, (r, s) in problems.items()}, "recipe": RECIPE},
+        settings={
+            "seeds": list(seeds),
+            "problems": {p: {"rate": r, "steps": s} for p, (r, s) in problems.items()},
+            "recipe": RECIPE,
+        },
     )
 
 
@@ -213,7 +221,7 @@ RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 def run_transfer(context: Context) -> Evidence:
     """A grid of learning rates for AdamW, BAS with and without look-ahead, and Lion."""
     smoke = context.scale is Scale.SMOKE
-    steps = SMOKE_STEPS if smoke else 400
+    steps = {Scale.SMOKE: SMOKE_STEPS, Scale.LAPTOP: 200, Scale.FULL: 400}[context.scale]
     kinds = ("adamw", "bas") if smoke else ("adamw", "bas", "nesterov", "lion")
     rates = (5e-3, 1e-2) if smoke else RATES
     cells = [Cell("kjv", kind, rate, 0, steps) for kind in kinds for rate in rates]
@@ -278,7 +286,7 @@ def run_finetune(context: Context) -> Evidence:
     cells = [
         Cell("pydoc", kind, 2e-3, seed, steps, pretrain=before, fresh=fresh)
         for seed in seeds_of(context.scale)
-        for kind, fresh in (*variants.items(), *(() if smoke else (("bas", True),)))
+        for kind, fresh in (*variants.items(), *((("bas", True),) if context.scale is Scale.FULL else ()))
     ]
     results = run_cells(context, cells, "fine-tuning")
     base = [r for c, r in sorted(results.items(), key=lambda i: i[0].seed) if c.optimizer == "adamw"]

@@ -12,11 +12,13 @@ from lemmata_core import Context, Evidence, Scale, Series, Table, Verdict
 from torch.multiprocessing.spawn import spawn
 
 WORKERS = 2
+# The matrices of one block of GPT-2, 7.1 million entries.
+GPT2_BLOCK = [(2304, 768), (768, 768), (3072, 768), (768, 3072)]
 
 
 def run_wire(context: Context) -> Evidence:
     """Bytes that a process sends in a step, read from its sockets, and the losses."""
-    steps = 15 if context.scale is Scale.SMOKE else 250
+    steps = 15 if context.scale is Scale.SMOKE else 150
     with context.progress.task("two processes", total=1) as task, tempfile.TemporaryDirectory() as folder:
         # Processes of their own, started by spawn: an executor's worker cannot be two ranks.
         spawn(_worker, (folder, steps), nprocs=WORKERS)
@@ -88,36 +90,15 @@ def accept_wire(evidence: Evidence) -> Verdict:
 def _worker(rank: int, folder: str, steps: int) -> None:
     import torch.distributed as dist
 
+    from optim_bas.wire import bytes_of_a_step
+
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORKERS)
     runs = {"gradients": None, "signs, mean": "mean", "signs, vote": "vote"}
     found: dict[str, Any] = {name: _train(rank, aggregate, steps) for name, aggregate in runs.items()}
-    found["bytes"] = {name: _bytes_of_a_step(aggregate) for name, aggregate in runs.items()}
+    found["bytes"] = {name: bytes_of_a_step(GPT2_BLOCK, how or "all_reduce") for name, how in runs.items()}
     (Path(folder) / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.destroy_process_group()
-
-
-def _bytes_of_a_step(aggregate: str | None) -> int:
-    """Bytes sent for the matrices of one block of GPT-2, 7.1 million entries in rows of 768 and 3072."""
-    import torch.distributed as dist
-
-    from optim_bas.exchange import SignExchange
-    from optim_bas.optimizer import BAS
-    from optim_bas.wire import bytes_sent
-
-    params = [torch.nn.Parameter(torch.zeros(shape)) for shape in ((2304, 768), (768, 768), (3072, 768), (768, 3072))]
-    generator = torch.Generator().manual_seed(0)
-    for param in params:
-        param.grad = torch.randn(param.shape, generator=generator)
-    if aggregate is None:
-        before = bytes_sent()
-        dist.all_reduce(torch.cat([p.grad.flatten() for p in params if p.grad is not None]))
-        return bytes_sent() - before
-    optimizer = BAS(params, exchange=SignExchange(aggregate=aggregate))
-    optimizer.step()  # the first compares the replicas
-    before = bytes_sent()
-    optimizer.step()
-    return bytes_sent() - before
 
 
 def _train(rank: int, aggregate: str | None, steps: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from lemmata_core import InvalidInput
@@ -75,3 +75,100 @@ def convert(
     with atomic_write(target, "wb") as file:
         torch.save(converted, file)
     print(f"{source.stat().st_size} bytes -> {target.stat().st_size} bytes")  # noqa: T201
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training run reached.
+
+    Attributes
+    ----------
+    optimizer : str
+    steps : int
+    loss : float
+        Held-out cross-entropy, nats a byte.
+    seconds : float
+    state_bytes_per_parameter : float
+    """
+
+    optimizer: str
+    steps: int
+    loss: float
+    seconds: float
+    state_bytes_per_parameter: float
+
+
+@main.command()
+def train(
+    optimizer: Annotated[str, typer.Option(help="bas, nesterov or adamw.")] = "bas",
+    lr: Annotated[float, typer.Option(help="Learning rate: the same for all three.")] = 5e-3,
+    steps: Annotated[int, typer.Option(help="Steps of 12 windows of 64 bytes.")] = 400,
+    seed: Annotated[int, typer.Option(help="Of weights and batches.")] = 0,
+    text: Annotated[str, typer.Option(help="kjv or pydoc.")] = "kjv",
+    as_json: JsonOption = False,
+) -> None:
+    """Train a byte-level GPT of 100 000 parameters on real English."""
+    import torch
+    from lemmata_core import testbeds
+    from lemmata_core.check import one_of
+    from lemmata_core.progress import Progress
+
+    from optim_bas.memory import state_bytes
+    from optim_bas.optimizer import BAS
+
+    one_of(optimizer, "optimizer", ("bas", "nesterov", "adamw"))
+    problem = testbeds.problem(one_of(text, "text", testbeds.CORPORA))
+    shared: dict[str, Any] = {"lr": in_range(lr, "lr", 0), "betas": (0.9, 0.95), "weight_decay": 0.1}
+    made: list[torch.optim.Optimizer] = []
+
+    def factory(model: torch.nn.Module) -> torch.optim.Optimizer:
+        if optimizer == "adamw":
+            made.append(torch.optim.AdamW(model.parameters(), **shared))
+        else:
+            made.append(BAS(model.parameters(), **shared, nesterov=optimizer == "nesterov"))
+        return made[0]
+
+    with Progress().task(f"training with {optimizer}", total=steps) as task:
+        history = testbeds.train(
+            problem,
+            factory,
+            positive_int(steps, "steps"),
+            positive_int(seed, "seed", minimum=0),
+            after_step=lambda *_: task.advance(),
+        )
+    per_parameter = state_bytes(made[0]).per_parameter
+    emit(Trained(optimizer, steps, history.loss, history.seconds, per_parameter), as_json=as_json)
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Bytes that one worker sends in a step, read from its sockets.
+
+    Attributes
+    ----------
+    parameters, workers : int
+    all_reduce : int
+        Averaging float32 gradients.
+    mean, vote : int
+        Exchanging signs.
+    """
+
+    parameters: int
+    workers: int
+    all_reduce: int
+    mean: int
+    vote: int
+
+
+@main.command()
+def wire(
+    parameters: Annotated[int, typer.Option(help="Entries, in rows of 1000.")] = 1_000_000,
+    workers: Annotated[int, typer.Option(help="Processes to start on this machine.")] = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the bytes of an exchange of signs between real processes (Linux)."""
+    from optim_bas.wire import measure
+
+    count = positive_int(parameters, "parameters", minimum=1000)
+    ranks = positive_int(workers, "workers", minimum=2, maximum=64)
+    emit(Wire(parameters, ranks, *measure(count, ranks)), as_json=as_json)

@@ -38,3 +38,72 @@ def bytes_sent() -> int:
                     if len(info) >= _BYTES_SENT_OFFSET + 8:
                         total += struct.unpack_from("=Q", info, _BYTES_SENT_OFFSET)[0]
     return total
+
+
+def measure(parameters: int, workers: int) -> tuple[int, int, int]:
+    """Bytes that one of `workers` processes sends: all-reduce of float32, mean and vote of signs.
+
+    Parameters
+    ----------
+    parameters : int
+        1000 or more; rows have 1000 entries.
+    workers : int
+
+    Returns
+    -------
+    tuple of int
+    """
+    import json
+    import tempfile
+    from pathlib import Path
+
+    from torch.multiprocessing.spawn import spawn
+
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(_measuring, (folder, parameters // 1000, workers), nprocs=workers)
+        found = json.loads((Path(folder) / "0.json").read_text(encoding="utf-8"))
+    return found["all_reduce"], found["mean"], found["vote"]
+
+
+def _measuring(rank: int, folder: str, rows: int, workers: int) -> None:
+    import json
+    from pathlib import Path
+
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=workers)
+    found = {name: bytes_of_a_step([(rows, 1000)], name) for name in ("all_reduce", "mean", "vote")}
+    (Path(folder) / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+def bytes_of_a_step(shapes: list[tuple[int, int]], how: str) -> int:
+    """Bytes that this process sends in a step of matrices of these shapes, in an initialised process group.
+
+    Parameters
+    ----------
+    shapes : list of tuple of int
+    how : {"all_reduce", "mean", "vote"}
+    """
+    import torch
+    import torch.distributed as dist
+
+    from optim_bas.exchange import SignExchange
+    from optim_bas.optimizer import BAS
+
+    generator = torch.Generator().manual_seed(0)
+    params = [torch.nn.Parameter(torch.zeros(shape)) for shape in shapes]
+    grads = [torch.randn(shape, generator=generator) for shape in shapes]
+    if how == "all_reduce":
+        before = bytes_sent()
+        dist.all_reduce(torch.cat([grad.flatten() for grad in grads]))
+        return bytes_sent() - before
+    for param, grad in zip(params, grads):
+        param.grad = grad
+    optimizer = BAS(params, exchange=SignExchange(aggregate=how))
+    optimizer.step()  # the first compares the replicas
+    before = bytes_sent()
+    optimizer.step()
+    return bytes_sent() - before
