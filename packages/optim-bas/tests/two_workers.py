@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from optim_bas import BAS, SignExchange, local_gradients
-from optim_bas.wire import bytes_sent
+from optim_bas.wire import settled_bytes_sent as bytes_sent
 from torch.nn.parallel import DistributedDataParallel
 
 HYPER = {"lr": 0.02, "betas": (0.9, 0.95), "weight_decay": 0.1}

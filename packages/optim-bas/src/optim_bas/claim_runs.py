@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
@@ -34,7 +32,6 @@ NAMES = {
     "qkv": "BAS, AdamW for qkv",
     "embeddings": "BAS, AdamW for embeddings and head",
     "mini": "Adam-mini's rule",
-    "gefen": "Gefen",
     "lion": "Lion",
     "muon": "Muon",
 }
@@ -99,13 +96,6 @@ def make_optimizer(kind: str, lr: float, model: nn.Module) -> torch.optim.Optimi
         return AdamMini(params, **shared)
     if kind == "muon":
         return muon(model, lr, BETAS, DECAY)
-    if kind == "gefen":
-        from gefen import Gefen
-
-        # It greets on the standard output, which belongs to the caller.
-        with contextlib.redirect_stdout(io.StringIO()):
-            optimizer: torch.optim.Optimizer = Gefen(params, **shared)
-        return optimizer
     options: dict[str, dict[str, Any]] = {
         "nadam": {"nesterov": True, "block": 1, "momentum_dtype": torch.float32},
         "float32": {"momentum_dtype": torch.float32},
@@ -229,7 +219,7 @@ def run_cells(context: Context, cells: Sequence[Cell], description: str) -> dict
     with context.progress.task(description, total=len(cells)) as task:
         task.advance(len(results))
         # The longest first, so that no core waits for one at the end.
-        missing.sort(key=lambda cell: (cell.optimizer == "gefen", cell.batch, cell.steps + cell.pretrain), reverse=True)
+        missing.sort(key=lambda cell: (cell.batch, cell.steps + cell.pretrain), reverse=True)
         futures = {context.executor.submit(run_cell, cell): cell for cell in missing}
         for future in as_completed(futures):
             cell = futures[future]

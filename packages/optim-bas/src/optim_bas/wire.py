@@ -40,6 +40,17 @@ def bytes_sent() -> int:
     return total
 
 
+def settled_bytes_sent() -> int:
+    """`bytes_sent` once it no longer grows: a collective returns while its last bytes still wait in the kernel."""
+    import time
+
+    last, now = -1, bytes_sent()
+    while last != now:
+        time.sleep(0.2)
+        last, now = now, bytes_sent()
+    return now
+
+
 def measure(parameters: int, workers: int) -> tuple[int, int, int]:
     """Bytes that one of `workers` processes sends: all-reduce of float32, mean and vote of signs.
 
@@ -97,13 +108,13 @@ def bytes_of_a_step(shapes: list[tuple[int, int]], how: str) -> int:
     params = [torch.nn.Parameter(torch.zeros(shape)) for shape in shapes]
     grads = [torch.randn(shape, generator=generator) for shape in shapes]
     if how == "all_reduce":
-        before = bytes_sent()
+        before = settled_bytes_sent()
         dist.all_reduce(torch.cat([grad.flatten() for grad in grads]))
-        return bytes_sent() - before
+        return settled_bytes_sent() - before
     for param, grad in zip(params, grads):
         param.grad = grad
     optimizer = BAS(params, exchange=SignExchange(aggregate=how))
     optimizer.step()  # the first compares the replicas
-    before = bytes_sent()
+    before = settled_bytes_sent()
     optimizer.step()
-    return bytes_sent() - before
+    return settled_bytes_sent() - before
