@@ -342,6 +342,28 @@ def test_projected_ogd_is_the_adagrad_norm_step():
     assert learner.certificate().ccv == 40
 
 
+@pytest.mark.parametrize("kind", ["ball", "simplex"])
+def test_projected_ogd_is_pyols_mirror_descent(kind):
+    oco = pytest.importorskip("pyol.oco")
+    from pyol.learning_rates import LearningRateSqrtSumSquareGrads
+    from pyol.projections import ProjL2Ball, ProjSimplex
+
+    domain = domains.Ball(4) if kind == "ball" else domains.Simplex(4)
+    peer = oco.L2OptimisticOMD(
+        4,
+        x0=domain.center(),
+        lr_handler=LearningRateSqrtSumSquareGrads(eta0=domain.diameter / np.sqrt(2.0), eps=0.0),
+        proj_handler=ProjL2Ball() if kind == "ball" else ProjSimplex(),
+    )
+    learner = baselines.ProjectedOGD(domain)
+    rng = np.random.default_rng(8)
+    for _ in range(60):
+        np.testing.assert_allclose(learner.predict(), peer.predict(), atol=1e-13)
+        c = rng.standard_normal(4)
+        learner.update(c)
+        peer.update(c)
+
+
 def test_importing_the_package_loads_nothing_heavy():
     code = "import sys, oco_anytime, json; print(json.dumps(sorted(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CORPORA = ("kjv", "pydoc")
 PROBLEMS = (*CORPORA, "digits_pixels", "digits_vit", "digits_conv")
 HELD_OUT = 0.05
-_EVALUATION_BATCH = 256
+_EVALUATION_BATCH = 64
 
 
 @dataclass(frozen=True)

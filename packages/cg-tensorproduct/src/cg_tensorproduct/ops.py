@@ -12,6 +12,7 @@ functorch needs a separate setup_context with vmap and jvp; Dynamo refuses a Fun
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from itertools import count
 from typing import Any, Protocol
 
@@ -29,18 +30,16 @@ class Plan(Protocol):
     name: str
     native: bool
     handle: int
-    dim1: int
-    dim2: int
     dim_out: int
 
-    def couple(self, x: Tensor, y: Tensor) -> Tensor:
+    def couple(self, x: Tensor, y: Tensor, /) -> Tensor:
         """[B, dim1], [B, dim2] -> [B, dim_out]."""
 
-    def run_couple(self, x: Tensor, y: Tensor) -> Tensor:
+    def run_couple(self, *tensors: Tensor) -> Tensor:
         """`couple` without autograd, in bounded memory."""
 
-    def run_back(self, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients of ``(couple(x, y) * g).sum()``, without autograd."""
+    def run_back(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Gradients of ``(couple(x, y) * g).sum()`` from x, y and g, without autograd."""
 
 
 _PLANS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -70,9 +69,9 @@ def product(plan: Plan, x: Tensor, y: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
         return _CompiledCouple.apply(x, y, plan.handle, plan.dim_out) if plan.native else plan.couple(x, y)
     if transforms_active():
-        return _FuncCouple.apply(x, y, plan) if plan.native else plan.couple(x, y)
+        return _FuncCouple.apply(plan, x, y) if plan.native else plan.couple(x, y)
     if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad):
-        return _EagerCouple.apply(x, y, plan)
+        return _EagerCouple.apply(plan, x, y)
     return plan.run_couple(x, y)
 
 
@@ -81,47 +80,91 @@ def transforms_active() -> bool:
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
+def native_allowed(*tensors: Tensor, inference: bool) -> bool:
+    """Whether a native plan gives right derivatives here.
+
+    In a compiled region torch drops second derivatives of a Function around a native op without saying so (the weight
+    gradient of force training comes out as half its value). Plain torch operations are right there, so a native op
+    needs the promise `inference`, or inputs without grad.
+    """
+    if not torch.compiler.is_compiling():
+        return True
+    grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return (inference or not grad) and not torch._C._are_functorch_transforms_active()
+
+
+def weighted_product(plan: Plan, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    """The same for a native plan that is linear in weights too: rows x, y and weights w [1 or B, weights].
+
+    Not for compiled regions.
+    """
+    if transforms_active():
+        return _FuncCouple.apply(plan, x, y, w.expand(x.shape[0], w.shape[1]))  # type: ignore[no-any-return]
+    if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad or w.requires_grad):
+        return _EagerCouple.apply(plan, x, y, w)  # type: ignore[no-any-return]
+    return plan.run_couple(x, y, w)
+
+
 class _EagerCouple(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, plan: Plan) -> Tensor:
-        ctx.save_for_backward(x, y)
+    def forward(ctx: Any, plan: Plan, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
         ctx.plan = plan
-        return plan.run_couple(x, y)
+        return plan.run_couple(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, y = ctx.saved_tensors
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: stay differentiable
-            gx, gy = _EagerBack.apply(x, y, g, ctx.plan)
-        else:
-            gx, gy = ctx.plan.run_back(x, y, g)
-        return gx, gy, None
+            return (None, *_EagerBack.apply(ctx.plan, *ctx.saved_tensors, g))
+        return (None, *ctx.plan.run_back(*ctx.saved_tensors, g))
 
 
 class _EagerBack(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, g: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(x, y, g)
+    def forward(ctx: Any, plan: Plan, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(*tensors)
         ctx.plan = plan
-        return plan.run_back(x, y, g)
+        return plan.run_back(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, hx: Tensor, hy: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        x, y, g = ctx.saved_tensors
-        plan = ctx.plan
+    def backward(ctx: Any, *h: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            gx, gy = _EagerBack.apply(hx, hy, g, plan)
-            gg = _EagerCouple.apply(hx, y, plan) + _EagerCouple.apply(x, hy, plan)
-        else:
-            gx, gy = plan.run_back(hx, hy, g)
-            gg = plan.run_couple(hx, y) + plan.run_couple(x, hy)
-        return gx, gy, gg, None
+            return (None, *_second(_EagerCouple.apply, _EagerBack.apply, ctx.plan, ctx.saved_tensors, h))
+
+        def couple(plan: Plan, *tensors: Tensor) -> Tensor:
+            return plan.run_couple(*tensors)
+
+        def back(plan: Plan, *tensors: Tensor) -> tuple[Tensor, ...]:
+            return plan.run_back(*tensors)
+
+        return (None, *_second(couple, back, ctx.plan, ctx.saved_tensors, h))
+
+
+def _second(couple: Any, back: Any, plan: Plan, saved: tuple[Tensor, ...], h: tuple[Tensor, ...]) -> list[Tensor]:
+    """Gradients of ``<h, back(inputs, g)>`` for the inputs and for g."""
+    *tensors, g = saved
+    if len(tensors) == 2:
+        gradients = list(back(plan, *h, g))
+    else:
+        gradients = [torch.zeros_like(tensor) for tensor in tensors]
+        for place, replaced in _each(tensors, h):
+            for other, part in enumerate(back(plan, *replaced, g)):
+                if other != place:
+                    gradients[other] = gradients[other] + part
+    return [*gradients, sum(couple(plan, *replaced) for _, replaced in _each(tensors, h))]  # type: ignore[list-item]
+
+
+def _each(tensors: Any, others: Any) -> Iterator[tuple[int, list[Tensor]]]:
+    """The inputs with one of them replaced, for each that has a replacement (a missing tangent is zero)."""
+    for place, other in enumerate(others):
+        if other is not None:
+            yield place, [*tensors[:place], other, *tensors[place + 1 :]]
 
 
 def _folded(info: Any, in_dims: tuple[int | None, ...], tensors: tuple[Tensor, ...]) -> list[Tensor]:
     """Bring the mapped axis of each tensor to the front and fold it into the batch."""
     out = []
-    for tensor, dim in zip(tensors, in_dims):
+    for tensor, dim in zip(tensors, in_dims[1:]):
         moved = tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
         out.append(moved.reshape(-1, moved.shape[-1]))
     return out
@@ -129,78 +172,63 @@ def _folded(info: Any, in_dims: tuple[int | None, ...], tensors: tuple[Tensor, .
 
 class _FuncCouple(Function):
     @staticmethod
-    def forward(x: Tensor, y: Tensor, plan: Plan) -> Tensor:
-        return plan.run_couple(x, y)
+    def forward(plan: Plan, *tensors: Tensor) -> Tensor:
+        return plan.run_couple(*tensors)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, y, ctx.plan = inputs
-        ctx.save_for_backward(x, y)
-        ctx.save_for_forward(x, y)
+        ctx.plan, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
-        return (*_FuncBack.apply(*ctx.saved_tensors, g, ctx.plan), None)
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, *_FuncBack.apply(ctx.plan, *ctx.saved_tensors, g))
 
     @staticmethod
-    def jvp(ctx: Any, tx: Tensor | None, ty: Tensor | None, _: None) -> Tensor:
-        x, y = ctx.saved_tensors
-        return _sum_of(_FuncCouple.apply, (tx, y), (x, ty), plan=ctx.plan)
+    def jvp(ctx: Any, _: None, *tangents: Tensor | None) -> Tensor:
+        terms = [_FuncCouple.apply(ctx.plan, *replaced) for _, replaced in _each(ctx.saved_tensors, tangents)]
+        return sum(terms[1:], terms[0])  # type: ignore[no-any-return]
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, y: Tensor, plan: Plan) -> tuple[Tensor, int]:
-        flat = _folded(info, in_dims, (x, y))
-        return _FuncCouple.apply(*flat, plan).view(info.batch_size, -1, plan.dim_out), 0
-
-
-def _sum_of(apply: Any, *terms: tuple[Tensor | None, ...], plan: Plan) -> Any:
-    """Sum of a multilinear map over the terms in which no factor is missing (a missing tangent is zero)."""
-    total: Any = None
-    for term in terms:
-        if any(factor is None for factor in term):
-            continue
-        value = apply(*term, plan)
-        if total is None:
-            total = value
-        elif isinstance(value, tuple):
-            total = tuple(a + b for a, b in zip(total, value))
-        else:
-            total = total + value
-    return total
+    def vmap(info: Any, in_dims: tuple[int | None, ...], plan: Plan, *tensors: Tensor) -> tuple[Tensor, int]:
+        out = _FuncCouple.apply(plan, *_folded(info, in_dims, tensors))
+        return out.view(info.batch_size, -1, plan.dim_out), 0
 
 
 class _FuncBack(Function):
     @staticmethod
-    def forward(x: Tensor, y: Tensor, g: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        return plan.run_back(x, y, g)
+    def forward(plan: Plan, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return plan.run_back(*tensors)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        x, y, g, ctx.plan = inputs
-        ctx.save_for_backward(x, y, g)
-        ctx.save_for_forward(x, y, g)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.plan, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, hx: Tensor, hy: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        x, y, g = ctx.saved_tensors
-        gx, gy = _FuncBack.apply(hx, hy, g, ctx.plan)
-        return gx, gy, _FuncCouple.apply(hx, y, ctx.plan) + _FuncCouple.apply(x, hy, ctx.plan), None
+    def backward(ctx: Any, *h: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, *_second(_FuncCouple.apply, _FuncBack.apply, ctx.plan, ctx.saved_tensors, h))
 
     @staticmethod
-    def jvp(ctx: Any, tx: Tensor | None, ty: Tensor | None, tg: Tensor | None, _: None) -> tuple[Tensor, Tensor]:
-        x, y, g = ctx.saved_tensors
-        # back is bilinear in (g, the other input): gx = back(., y, g)[0], gy = back(x, ., g)[1]
-        tx = torch.zeros_like(x) if tx is None else tx
-        ty = torch.zeros_like(y) if ty is None else ty
-        return _sum_of(_FuncBack.apply, (tx, ty, g), (x, y, tg), plan=ctx.plan)  # type: ignore[no-any-return]
+    def jvp(ctx: Any, _: None, *tangents: Tensor | None) -> tuple[Tensor, ...]:
+        *tensors, g = ctx.saved_tensors
+        total = [torch.zeros_like(tensor) for tensor in tensors]
+        for place, replaced in _each(tensors, tangents[:-1]):
+            for other, part in enumerate(_FuncBack.apply(ctx.plan, *replaced, g)):
+                if other != place:  # the gradient for an input does not depend on that input
+                    total[other] = total[other] + part
+        if tangents[-1] is not None:
+            total = [a + b for a, b in zip(total, _FuncBack.apply(ctx.plan, *tensors, tangents[-1]))]
+        return tuple(total)
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, y: Tensor, g: Tensor, plan: Plan
-    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        gx, gy = _FuncBack.apply(*_folded(info, in_dims, (x, y, g)), plan)
-        n = info.batch_size
-        return (gx.view(n, -1, plan.dim1), gy.view(n, -1, plan.dim2)), (0, 0)
+        info: Any, in_dims: tuple[int | None, ...], plan: Plan, *tensors: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        found = _FuncBack.apply(plan, *_folded(info, in_dims, tensors))
+        return tuple(part.view(info.batch_size, -1, part.shape[-1]) for part in found), (0,) * len(found)
 
 
 @torch.library.custom_op("cg_tensorproduct::couple", mutates_args=())

@@ -78,7 +78,7 @@ class _Tables:
         base, bases = 0, []
         for l3, out in zip(pair.l3, pair.out):
             bases.append(base)
-            copy, step = _steps(out)
+            copy, step = steps(out)
             self._paths.append((base, 2 * l3 + 1, int(out[0, 0]), copy, step))
             base += 2 * l3 + 1
         for M in range(max(pair.l3) + 1):
@@ -97,8 +97,8 @@ class _Tables:
             self._entries += matrix.size
             self._most_columns = max(self._most_columns, n)
         self._most_rows = max(self._most_rows, base)
-        u, c1 = _steps(pair.rows1)
-        v, c2 = _steps(pair.rows2)
+        u, c1 = steps(pair.rows1)
+        v, c2 = steps(pair.rows2)
         copies = (len(pair.rows1), len(pair.rows2))
         ends = (block0, len(self._blocks), path0, len(self._paths))
         self._pairs.append((int(pair.rows1[0, 0]), u, c1, int(pair.rows2[0, 0]), v, c2, *copies, *ends))
@@ -106,21 +106,22 @@ class _Tables:
     def arrays(self) -> tuple[NDArray[Any], ...]:
         A = np.concatenate([np.zeros(0), *self._A]).astype(self._real)
         return (
-            _table(self._pairs, 12),
-            _table(self._blocks, 8),
-            _table(self._rows, 2),
-            _table(self._paths, 5),
+            table(self._pairs, 12),
+            table(self._blocks, 8),
+            table(self._rows, 2),
+            table(self._paths, 5),
             A,
             np.array([self._most_columns, self._most_rows]),
         )
 
 
-def _steps(columns: Index) -> tuple[int, int]:
+def steps(columns: Index) -> tuple[int, int]:
     """Distance from one copy to the next and from one component to the next; a layout has no other freedom."""
     copy = int(columns[1, 0] - columns[0, 0]) if columns.shape[0] > 1 else 0
     component = int(columns[0, 1] - columns[0, 0]) if columns.shape[1] > 1 else 0
     return copy, component
 
 
-def _table(rows: list[Any], width: int) -> Index:
+def table(rows: list[Any], width: int) -> Index:
+    """Rows of integers as the kernels read them."""
     return np.array(rows, dtype=np.int64).reshape(-1, width)

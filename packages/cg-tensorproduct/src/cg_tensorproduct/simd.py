@@ -120,3 +120,21 @@ def neg(typingctx, a):
         return builder.fneg(args[0])
 
     return a(a), codegen
+
+
+@intrinsic
+def total(typingctx, a):
+    """Sum of the lanes, in a fixed order."""
+
+    def codegen(context, builder, signature, args):
+        value, width = args[0], LANES
+        while width > 1:
+            width //= 2
+            mask = [ir.Constant(ir.IntType(32), k) for k in range(width)]
+            upper = [ir.Constant(ir.IntType(32), k + width) for k in range(width)]
+            kind = ir.VectorType(ir.IntType(32), width)
+            low = builder.shuffle_vector(value, value, ir.Constant(kind, mask))
+            value = builder.fadd(low, builder.shuffle_vector(value, value, ir.Constant(kind, upper)))
+        return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+    return a.dtype(a), codegen

@@ -70,7 +70,9 @@ def first_free(c, v, y, bound):
 
 @njit(cache=True, nogil=True)
 def column_reduction(c, v, x, y):
-    """Match each row to the last column whose minimum it holds, then transfer the reduction (LAPJV, steps a and b).
+    """Match each row to the first column whose minimum it holds, then transfer the reduction (LAPJV, steps a and b).
+
+    LAPJV goes from the last column to the first; this order gives the identity on constant costs, as SciPy does.
 
     `v` holds the column minima on entry.
     """
@@ -90,7 +92,7 @@ def column_reduction(c, v, x, y):
             if owner[j] < 0 and np.float64(row[j]) <= v[j]:
                 owner[j] = i
     count = np.zeros(n, np.int64)
-    for j in range(n - 1, -1, -1):
+    for j in range(n):
         i = owner[j]
         if count[i] == 0:
             x[i] = j
@@ -278,8 +280,10 @@ def search(c, v, x, y, rows, start, stop, gate, quota):
     scans = 0
     for k in range(start, stop):
         r = rows[k]
-        d[:] = np.inf
-        vw[:] = v
+        # Loops, here and elsewhere: copying a slice would compile numba's string formatting for its error message.
+        for j in range(m):
+            d[j] = np.inf
+            vw[j] = v[j]
         sink = gate
         last = r
         level = relax(c[r], vw, 0.0, d, pred, r)

@@ -32,10 +32,10 @@ def solve_large(
     seed = choose(run, minima, warm_start, fallback)
     name = method_for(p, method)
     try:
-        if name == "lapjv" or (name == "dense" and seed is None):
-            cold_dense(run, minima, classical=name == "lapjv")
-        elif name == "dense":
+        if name == "dense" and seed is not None:
             warm_dense(run, seed)
+        elif name in ("dense", "lapjv"):
+            cold_dense(run, minima, classical=name == "lapjv")
         elif name == "gated":
             from lap_warmstart.sparse import solve_gated
 
@@ -59,7 +59,7 @@ def method_for(p: Problem, method: str) -> str:
         return method
     n, m = p.c.shape
     if not math.isinf(p.gate):
-        return "dense" if min(n, m) < 100 else "gated"
+        return "dense" if min(n, m) < 32 else "gated"
     return "dense" if n < 256 or m >= 2 * n else "core"
 
 

@@ -95,6 +95,19 @@ def mask_le(typingctx, a, j, bound):
 
 
 @intrinsic
+def mask_not_above(typingctx, c, j, bound):
+    """Return the bits of ``not c[j : j + 16] > bound``, which NaN sets too."""
+
+    def codegen(context, builder, signature, args):
+        load = _load(context, builder, signature.args[0], args[0], args[1])
+        return _bits(builder, builder.fcmp_unordered("<=", load, _splat(builder, args[2])))
+
+    if isinstance(c, types.Array) and bound == types.float64:
+        return types.int64(c, types.int64, bound), codegen
+    return None
+
+
+@intrinsic
 def mask_diff_le(typingctx, c, j, v, bound):
     """Return the bits of ``c[j : j + 16] - v[j : j + 16] <= bound``."""
 

@@ -17,6 +17,7 @@ from lap_warmstart.result import AssignmentResult
 METHODS = ("auto", "core", "dense", "lapjv", "sparse")
 FALLBACKS = ("bound", "density", "none")
 SMALL = 256
+ONE_CALL = 20_000_000
 _F64 = np.dtype(np.float64)
 _assign: Any = None
 
@@ -117,6 +118,11 @@ def solve(
         return solve_finite(p, on_infeasible, warm_start, begin)
     if warm_start is None and (method == "dense" or (method == "auto" and _is_small(p))):
         return _small(p, on_infeasible, begin)
+    if warm_start is None and method == "auto" and not math.isinf(gate) and p.c.size <= ONE_CALL:
+        _kernel()
+        r = _gated(p, begin)
+        if r is not None:
+            return r
     return _large(p, method, warm_start, fallback, on_infeasible, begin)
 
 
@@ -134,7 +140,7 @@ def _options(method: str, fallback: str, on_infeasible: str, maximize: object) -
 
 def _is_small(p: Problem) -> bool:
     low = min(p.c.shape)
-    return low < (100 if not math.isinf(p.gate) else SMALL)
+    return bool(low < (32 if not math.isinf(p.gate) else SMALL))
 
 
 def _empty(p: Problem, begin: float) -> AssignmentResult:
@@ -168,6 +174,21 @@ def _small(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
     if status != dense.OK:
         raise refuse(p, status)
     return _result(p, x, out[:n], out[n:], "dense", begin, {"row_scans": scans})
+
+
+def _gated(p: Problem, begin: float) -> AssignmentResult | None:
+    """Solve a gated problem in one compiled call; None when too many entries lie below the gate for that."""
+    from lap_warmstart import dense, gated
+
+    n, m = p.c.shape
+    x, out = np.empty(n, dtype=np.int64), np.empty(n + m)
+    bound, limit = math.nextafter(p.gate, -math.inf), max(64, m // 8)
+    status, scans, edges = gated.assign_gated(p.c, bound, p.gate, limit, x, np.empty(m, dtype=np.int64), out)
+    if status == gated.CROWDED:
+        return None
+    if status != dense.OK:
+        raise refuse(p, status)
+    return _result(p, x, out[:n], out[n:], "gated", begin, {"row_scans": scans, "core_size": edges})
 
 
 def _large(

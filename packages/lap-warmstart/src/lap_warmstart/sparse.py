@@ -10,12 +10,12 @@ import numpy as np
 from lemmata_core import InvalidInput
 from numpy.typing import NDArray
 
-from lap_warmstart import core, dense, pricing, warm
+from lap_warmstart import core, dense, gated, pricing, warm
 from lap_warmstart.errors import InvalidDtype
 from lap_warmstart.partial import decompose
 from lap_warmstart.problem import EXACT, Problem
 from lap_warmstart.result import AssignmentResult
-from lap_warmstart.run import Core, NoPath, Run, slices
+from lap_warmstart.run import Core, NoPath, Run
 
 Vector = NDArray[np.float64]
 
@@ -78,22 +78,10 @@ def solve_gated(run: Run, seed: Vector | None) -> None:
 
 def entries_below(p: Problem, bound: float, limit: int) -> Core | None:
     """Collect the entries of at most `bound`; None when a row has more than `limit`."""
-    n, m = p.c.shape
+    n = p.c.shape[0]
     ptr = np.zeros(n + 1, dtype=np.int64)
-    room = n * 16 + limit
-    col, val = np.empty(room, dtype=np.int32), np.empty(room)
-    zero = np.zeros(m)
-    for start, stop in slices(p.c):
-        at = start
-        while at < stop:
-            at = core.collect_below(p.c, zero, bound, limit, at, stop, ptr, col, val)
-            if at < 0:
-                return None
-            if at < stop:
-                grown = 2 * col.size + limit
-                col, val = np.resize(col, grown), np.resize(val, grown)
-    size = int(ptr[-1])
-    return Core(ptr, col[:size], val[:size], np.zeros(n))
+    status, col, val = gated.collect_below(p.c, bound, limit, ptr)
+    return Core(ptr, col, val, np.zeros(n)) if status == dense.OK else None
 
 
 def _read(cost: Any, maximize: bool) -> tuple[Any, bool]:
@@ -173,9 +161,8 @@ def _solve_csr(
     seed = None
     if warm_start is not None and not isinstance(warm_start, str):
         prediction = warm.read(warm_start, p)
-        v = prediction.columns
-        if v is None and prediction.rows is not None:
-            v = np.full(m, np.inf)
+        v = np.full(m, np.inf) if prediction.columns is None else prediction.columns
+        if prediction.rows is not None:
             rows = np.repeat(np.arange(n), np.diff(graph.ptr))
             np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
         seed = clip_columns(p, pricing.finite(v))

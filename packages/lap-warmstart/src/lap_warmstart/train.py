@@ -300,6 +300,7 @@ def _fit(  # the whole training loop in one place, so that it reads top to botto
                 if score < best:
                     best = score
                     record = {**settings, "epoch": epoch + 1, "validation_loss": score, "train_loss": last}
+                    record["command"] = command(settings)
                     save(net, record, out)
                 state = {
                     "settings": settings, "net": net.state_dict(), "optimizer": optimizer.state_dict(),
@@ -314,6 +315,15 @@ def _fit(  # the whole training loop in one place, so that it reads top to botto
         for path in (checkpoint, out.with_suffix(".examples.pt")):
             path.unlink(missing_ok=True)
     return TrainReport(str(out), epochs, last, float(best), time.perf_counter() - begin, len(examples))
+
+
+def command(settings: dict[str, Any]) -> str:
+    """Return the command line that repeats a training with these settings."""
+    return (
+        f"lap-warmstart train --out M.npz --families {','.join(settings['families'])} "
+        f"--sizes {','.join(map(str, settings['sizes']))} --instances {settings['instances']} "
+        f"--epochs {settings['epochs']} --size {settings['size']} --seed {settings['seed']}"
+    )
 
 
 def save(net: Network, record: dict[str, Any], out: Path) -> None:

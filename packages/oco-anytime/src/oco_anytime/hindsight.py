@@ -12,6 +12,7 @@ from lemmata_core.check import one_of
 
 from oco_anytime.domains.base import Domain, vector
 from oco_anytime.domains.simple import Ball, L1Ball
+from oco_anytime.implicit import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +107,7 @@ def _checked(
     if rhs.size == 1 and rows.shape[0] != 1:
         rhs = np.full(rows.shape[0], rhs[0])
     if rhs.size != rows.shape[0] or not np.isfinite(rhs).all():
-        raise InvalidInput.argument("b", expected=f"{rows.shape[0]} finite numbers", got=f"shape {np.shape(b)}")
+        raise InvalidInput.argument("b", expected=f"{rows.shape[0]} finite numbers", got=f"shape {np.asarray(b).shape}")
     return c, rows, rhs
 
 
@@ -247,7 +248,8 @@ def _ray(c: Vector, rows: Vector, rhs: Vector) -> tuple[Vector, Vector]:
     if rows.shape[0] == 0:
         return np.zeros(c.size), -c
     base = np.linalg.lstsq(rows, rhs, rcond=1e-12)[0]
-    return base, -(c - rows.T @ np.linalg.lstsq(rows.T, c, rcond=1e-12)[0])
+    ray = rows.T @ np.linalg.lstsq(rows.T, c, rcond=1e-12)[0] - c
+    return np.asarray(base, dtype=float), np.asarray(ray, dtype=float)
 
 
 def _cvxpy(domain: Domain, c: Vector, A: Vector, b: Vector, cost: Any) -> tuple[Vector, float, str]:
@@ -258,7 +260,7 @@ def _cvxpy(domain: Domain, c: Vector, A: Vector, b: Vector, cost: Any) -> tuple[
     if A.shape[0]:
         limits.append(A @ x <= b)
     value = c @ x if cost is None else c @ x + cost(x)
-    problem = cp.Problem(cp.Minimize(value), limits)
+    problem: Any = cp.Problem(cp.Minimize(value), limits)
     problem.solve(solver=cp.CLARABEL)
     if x.value is None:
         return np.full(c.size, np.nan), np.inf, "infeasible"
@@ -291,6 +293,7 @@ class HindsightTracker:
         self._paid: float | None = 0.0
         self._working = np.empty(0, dtype=np.int64)
         self._solved: list[tuple[int, float, Hindsight]] = []
+        self._ends: list[int] = []
 
     def push(self, c: ArrayLike, a: ArrayLike | None = None, b: ArrayLike = 0.0, x: ArrayLike | None = None) -> Self:
         """Add a round.
@@ -322,6 +325,7 @@ class HindsightTracker:
             self._rhs = np.concatenate([self._rhs, np.empty_like(self._rhs)])
         self._rows[self._n : self._n + n], self._rhs[self._n : self._n + n] = rows, rhs
         self._n += n
+        self._ends.append(self._n)
         self._t += 1
         due = self._t & (self._t - 1) == 0 if self._wanted is None else self._t in self._wanted
         if due:
@@ -358,3 +362,27 @@ class HindsightTracker:
             self._solve()
         ts = np.array([t for t, _, _ in self._solved], dtype=np.int64)
         return ts, np.array([paid - found.objective for _, paid, found in self._solved])
+
+    def greedy_path(self) -> Vector:
+        """A comparator for those who have none: it stays until a round forbids that, then moves as little as it can.
+
+        Returns
+        -------
+        numpy.ndarray, shape (t, d)
+            One point a round, feasible for that round (where the domain allows).
+        """
+        u = self.domain.project(self.domain.center())
+        path = np.empty((self._t, self.domain.dim))
+        first = 0
+        for t, end in enumerate(self._ends):
+            rows, rhs = self._rows[first:end], self._rhs[first:end]
+            # several rows: cut by the worst in turn, as often as a small number of rows can need
+            for _ in range(200 if end - first > 1 else 1):
+                over = rows @ u - rhs
+                if over.size == 0 or over.max() <= _TOL * max(1.0, float(np.abs(rhs).max())):
+                    break
+                i = int(np.argmax(over))
+                u = cut(self.domain, u, rows[i], float(rhs[i]))
+            path[t] = u
+            first = end
+        return path

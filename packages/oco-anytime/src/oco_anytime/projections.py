@@ -14,7 +14,7 @@ BALL, BOX, SIMPLEX, L1, EQ_BOX, LE_BOX = range(6)
 _REASSOC = {"reassoc", "nsz", "contract"}
 
 
-@njit(cache=True, fastmath=_REASSOC, error_model="numpy")
+@njit(cache=True, fastmath=_REASSOC, error_model="numpy", forceinline=True)
 def dot(a, b):
     """Inner product; the sum may be reordered so that it vectorises, the same way in every call."""
     s = 0.0
@@ -23,7 +23,7 @@ def dot(a, b):
     return s
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def norm(a):
     """Euclidean norm that neither overflows nor underflows."""
     s = dot(a, a)
@@ -40,7 +40,7 @@ def norm(a):
     return big * math.sqrt(s)
 
 
-@njit(cache=True, fastmath=_REASSOC, error_model="numpy")
+@njit(cache=True, fastmath=_REASSOC, error_model="numpy", forceinline=True)
 def _sum(a, n):
     s = 0.0
     for i in range(n):
@@ -48,7 +48,7 @@ def _sum(a, n):
     return s
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def ball(center, radius, y, out):
     """Onto the Euclidean ball."""
     for i in range(y.size):
@@ -59,7 +59,7 @@ def ball(center, radius, y, out):
         out[i] = center[i] + f * out[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def simplex(total, y, out, work):
     """Onto {x >= 0, sum x = total}: Michelot's iteration on the entries within `total` of the largest."""
     n = y.size
@@ -94,7 +94,7 @@ def simplex(total, y, out, work):
             out[i] = max(0.0, out[i] + shift)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def l1(radius, y, out, work):
     """Onto the l1 ball."""
     s = 0.0
@@ -114,7 +114,7 @@ def l1(radius, y, out, work):
             out[i] *= sign[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _shifted(tau, lower, upper, w, y, out):
     """Out = clip(y - tau w); returns (w . out, sum of w^2 over the entries strictly inside)."""
     level, slope = 0.0, 0.0
@@ -131,7 +131,7 @@ def _shifted(tau, lower, upper, w, y, out):
     return level, slope
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def eq_box(lower, upper, w, total, y, out):
     """Onto {lower <= x <= upper, w . x = total}, w > 0: safeguarded Newton on the one multiplier; `out` is not `y`.
 
@@ -176,7 +176,7 @@ def eq_box(lower, upper, w, total, y, out):
                 out[i] = min(max(out[i] + step * w[i], lower[i]), upper[i])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def project(code, p, q, w, total, y, out, work):
     """Project `y` onto the set (code, p, q, w, total)."""
     if code == BALL:
@@ -210,3 +210,32 @@ def project_rows(code, p, q, w, total, Y, out):
     work = np.empty(Y.shape[1])
     for i in range(Y.shape[0]):
         project(code, p, q, w, total, Y[i], out[i], work)
+
+
+@njit(cache=True, error_model="numpy")
+def projected(code, p, q, w, total, y):
+    """A new array with the projection of `y`."""
+    out = np.empty(y.size)
+    project(code, p, q, w, total, y, out, np.empty(y.size))
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def kkt(rows, lower, upper, x, y, lam):
+    """Worst broken bound, worst entry of x - y + sum lam_i normal_i, and of y; stacked rows, bounds first."""
+    d, broken, gap, top = x.size, 0.0, 0.0, 0.0
+    r = np.empty(d)
+    for j in range(d):
+        broken = max(broken, lower[j] - x[j], x[j] - upper[j])
+        r[j] = x[j] - y[j] + lam[j]
+        top = max(top, abs(y[j]))
+    for i in range(rows.shape[0]):
+        a = rows[i]
+        level, m = dot(a, x), lam[d + i]
+        broken = max(broken, lower[d + i] - level, level - upper[d + i])
+        if m != 0.0:
+            for j in range(d):
+                r[j] += m * a[j]
+    for j in range(d):
+        gap = max(gap, abs(r[j]))
+    return broken, gap, top

@@ -1,4 +1,4 @@
-"""The paper's claims as code. Runs are in `claim_runs.py` (training) and `claim_theory.py`; here is what is claimed."""
+"""The paper's claims as code; what they run is in `claims_training.py`, `claims_theory.py` and `claims_wire.py`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from lemmata_core import Claim, Context, Evidence, Scale, Series, Table, Verdict
 
-from optim_rmnp import claim_theory as theory
-from optim_rmnp.claim_runs import Best, Cell, best_of, loss_curves, loss_table, run_cells
+from optim_rmnp import claims_theory as theory
+from optim_rmnp import claims_wire as wire
+from optim_rmnp.claims_training import Best, Cell, best_of, loss_curves, loss_table, run_cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +47,7 @@ def cells_for(problem: str, optimizers: Iterable[str], scale: Scale) -> list[Cel
     seeds = range({Scale.SMOKE: 1, Scale.LAPTOP: 2, Scale.FULL: 3}[scale])
     whole = scale is Scale.FULL or (scale is Scale.LAPTOP and problem == "kjv")
     return [
-        Cell(problem, optimizer, lr, seed, steps, steps if scale is Scale.SMOKE else steps // 5)
+        Cell(problem, optimizer, lr, seed, steps, steps if scale is Scale.SMOKE else steps // 4)
         for optimizer in optimizers
         for lr in (GRIDS[problem][optimizer] if whole else GRIDS[problem][optimizer][1:2])
         for seed in seeds
@@ -183,8 +184,8 @@ def accept_dominance(evidence: Evidence) -> Verdict:
     v = evidence.values
     text = (
         f"after a fifth of the steps r_min >= {v['r_min']:.2f}, r_avg >= {v['r_avg']:.2f}; r_avg grows "
-        f"{v['growth']:.2f}x from width 32 to 128; independent Gaussian rows would have r_avg {v['gaussian']:.0f}, and at most "
-        f"{100 * v['strict']:.0f} % of rows are dominant in the strict sense"
+        f"{v['growth']:.2f}x from width 32 to 128; independent Gaussian rows would have r_avg {v['gaussian']:.0f}, and "
+        f"at most {100 * v['strict']:.0f} % of rows are dominant in the strict sense"
     )
     ok = v["r_min"] > 1 and v["r_avg"] > 5 and v["growth"] > 1
     return Verdict.holds(text) if ok else Verdict.does_not_hold(text + " (asked: r_min > 1, r_avg > 5, growing)")
@@ -261,7 +262,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="optim-rmnp/sharding",
         statement="With whole rows on each process a step sends nothing; with cut rows a few bytes a row",
         source=f"{PAPER}, section 3, remark on locality",
-        run=theory.run_sharding,
-        accept=theory.accept_sharding,
+        run=wire.run_sharding,
+        accept=wire.accept_sharding,
     ),
 )

@@ -120,8 +120,9 @@ def polar_alignment(matrix: Tensor) -> float:
 
 def _finite_matrix(matrix: Tensor) -> Tensor:
     expected = "a finite floating-point matrix with a non-zero entry"
-    if not isinstance(matrix, Tensor) or matrix.ndim != 2 or not matrix.is_floating_point():
-        got = f"{matrix.dtype} of shape {tuple(matrix.shape)}" if isinstance(matrix, Tensor) else matrix
+    given: Any = matrix
+    if not isinstance(given, Tensor) or given.ndim != 2 or not given.is_floating_point():
+        got = f"{given.dtype} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else given
         raise InvalidInput.argument("matrix", expected=expected, got=got)
     m = matrix.detach().to(torch.float64)
     if not bool(m.isfinite().all()):

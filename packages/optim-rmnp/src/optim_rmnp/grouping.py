@@ -117,7 +117,7 @@ def _owned(model: nn.Module) -> Iterator[tuple[str, nn.Module, Tensor]]:
 
 
 def _find_head(model: nn.Module, head: nn.Module | str | None) -> nn.Module | None:
-    modules = {clean_name(name): module for name, module in model.named_modules()}
+    modules: dict[str, nn.Module] = {clean_name(name): module for name, module in model.named_modules()}
     if isinstance(head, str):
         if clean_name(head) not in modules:
             raise InvalidInput.argument("head", expected="the dotted name of a module of the model", got=head)
@@ -131,7 +131,9 @@ def _find_head(model: nn.Module, head: nn.Module | str | None) -> nn.Module | No
     for module in linears.values():
         if id(module.weight) in tied:
             return module
-    named = [module for name, module in linears.items() if name.rpartition(".")[2].endswith(HEAD_NAMES)]
+    named: list[nn.Module] = [
+        module for name, module in linears.items() if name.rpartition(".")[2].endswith(HEAD_NAMES)
+    ]
     return named[-1] if named else None
 
 

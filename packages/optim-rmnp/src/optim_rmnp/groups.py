@@ -25,6 +25,8 @@ GROUP_KEYS: dict[str, Any] = {
     "stochastic_rounding": False,
 }
 ADAMW_DEFAULTS: dict[str, Any] = {"betas": (0.9, 0.95), "eps": 1e-8}
+# What torch.optim.Muon's groups have beside ours.
+MUON_KEYS: dict[str, Any] = {"ns_coefficients": (3.4445, -4.7750, 2.0315), "ns_steps": 5}
 # Where torch has its one-kernel AdamW.
 _FUSED_ADAMW = ("cpu", "cuda", "mps", "xpu")
 
@@ -111,6 +113,9 @@ def _check_numbers(group: Mapping[str, Any]) -> None:
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise InvalidInput.argument("momentum_dtype", expected="None or a floating-point torch.dtype", got=dtype)
     if group["algorithm"] == "adamw":
+        if group["stochastic_rounding"]:
+            expected = "False in an 'adamw' group: torch's AdamW rounds to nearest"
+            raise InvalidInput.argument("stochastic_rounding", expected=expected, got=True)
         betas = group["betas"]
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise InvalidInput.argument("betas", expected="two numbers in [0, 1)", got=betas)

@@ -10,12 +10,13 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from optim_rmnp.adamw import step_adamw_group
-from optim_rmnp.groups import ADAMW_DEFAULTS, GROUP_KEYS, check_group, native_available, parameter_name
+from optim_rmnp.groups import ADAMW_DEFAULTS, GROUP_KEYS, MUON_KEYS, check_group, native_available, parameter_name
 from optim_rmnp.layout import Layout, matrix_views, read_layout
 from optim_rmnp.row_norm import update_scale
 from optim_rmnp.sharding import (
     CutMatrix,
     check_gradient,
+    is_dtensor,
     local,
     local_gradient,
     reduction_groups,
@@ -190,27 +191,24 @@ class RMNP(torch.optim.Optimizer):
             position += len(group["params"])
 
     def _step_group(self, group: dict[str, Any], position: int) -> None:
-        cut, whole = [], []
-        written_back = []
+        cut: list[CutMatrix] = []
+        whole: list[_Work] = []
+        written_back: list[tuple[Tensor, Tensor]] = []
+        rules: dict[Layout, Rule] = {}
         for offset, param in enumerate(group["params"]):
             if param.grad is None:
                 continue
             layout = read_layout(param.shape, group, "a parameter")
-            rule = _rule(group, layout)
-            momentum = local(self._momentum(param, group))
-            weight, grad = local(param), local_gradient(param, param.grad)
+            rule = rules.get(layout) or rules.setdefault(layout, _rule(group, layout))
+            tensors = [param, param.grad, self._momentum(param, group)]
+            groups: tuple[Any, ...] = ()
+            if is_dtensor(param):
+                tensors = [local(param), local_gradient(param, param.grad), local(tensors[2])]
+                groups = reduction_groups(param, layout.input_dims)
+            if param.ndim > 2:
+                _make_viewable(tensors, written_back)
             rounding = self._rounding(param, group, position + offset)
-            # Only 2-D tensors of any strides can be viewed as a matrix; others (channels_last) are worked on as a copy.
-            if weight.ndim > 2 and not weight.is_contiguous():
-                copy = weight.contiguous()
-                written_back.append((weight, copy))
-                weight = copy
-            if momentum.ndim > 2 and not momentum.is_contiguous():
-                copy = momentum.contiguous()
-                written_back.append((momentum, copy))
-                momentum = copy
-            groups = reduction_groups(param, layout.input_dims)
-            for w, g, m in zip(*(matrix_views(t, layout) for t in (weight, grad, momentum))):
+            for w, g, m in zip(*(matrix_views(t, layout) for t in tensors)):
                 if groups:
                     cut.append(CutMatrix(w, g, m, rule, groups, rounding))
                 elif w.numel():
@@ -237,6 +235,21 @@ class RMNP(torch.optim.Optimizer):
         count = state["step"] = state.get("step", torch.zeros(())) + 1
         seed = (index * 0x9E3779B97F4A7C15 + int(count) * 0xBF58476D1CE4E5B9) % (1 << 63)
         return torch.Generator(param.device).manual_seed(seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The checkpoint: `momentum_buffer` a matrix, AdamW's state for the rest, and the groups.
+
+        Returns
+        -------
+        dict
+            "rmnp" groups carry torch's defaults of what `torch.optim.Muon` alone has, so that it can go on from here.
+        """
+        saved: dict[str, Any] = super().state_dict()
+        for group in saved["param_groups"]:
+            if group["algorithm"] == "rmnp":
+                for key, value in MUON_KEYS.items():
+                    group.setdefault(key, value)
+        return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a checkpoint of RMNP, or of `torch.optim.Muon` or `AdamW` with the same groups.
@@ -321,6 +334,15 @@ def _check_gradients(group: dict[str, Any]) -> None:
 
 
 _Work = tuple[Tensor, Tensor, Tensor, Rule, "torch.Generator | None"]
+
+
+def _make_viewable(tensors: list[Tensor], written_back: list[tuple[Tensor, Tensor]]) -> None:
+    """Replace a weight or momentum that no matrix view covers (channels_last) by a copy to be written back."""
+    for i in (0, 2):
+        if not tensors[i].is_contiguous():
+            copy = tensors[i].contiguous()
+            written_back.append((tensors[i], copy))
+            tensors[i] = copy
 
 
 def _step_whole(work: list[_Work], fused: bool | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from lemmata_core import InvalidInput
@@ -39,10 +40,12 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
     -----
     arXiv 2603.20527, algorithm RMNP; the official code has `eps` as a floor, its printed algorithm as an addend.
     """
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0:
-        got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else x
+    given: Any = x
+    if not isinstance(given, Tensor) or not given.is_floating_point() or given.ndim == 0:
+        got = f"{given.dtype} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else given
         raise InvalidInput.argument("x", expected="a floating-point tensor of one or more dimensions", got=got)
-    if not isinstance(dim, int) or not -x.ndim <= dim < x.ndim:
+    axis: Any = dim
+    if not isinstance(axis, int) or not -x.ndim <= dim < x.ndim:
         raise InvalidInput.argument("dim", expected=f"an int from {-x.ndim} to {x.ndim - 1}", got=dim)
     if not eps >= 0:
         raise InvalidInput.argument("eps", expected="a number >= 0", got=eps)
@@ -52,8 +55,10 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
 
 def floored_norm(x: Tensor, eps: float, dim: int = -1) -> Tensor:
     """Norms along `dim` (kept), at least `eps`; NaN where a norm is not finite, so that no such row passes as 0."""
-    norm = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
-    return norm.add_(norm - norm).clamp_min_(eps) if not x.requires_grad else (norm + (norm - norm)).clamp_min(eps)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
+    if x.requires_grad:
+        return (norm + (norm - norm)).clamp_min(eps)
+    return norm.add_(norm - norm).clamp_min_(eps)
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import struct
 import sys
 
@@ -28,9 +29,10 @@ def bytes_sent() -> int:
         raise OSError("TCP byte counts are read from Linux's TCP_INFO")
     total = 0
     for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
-        with contextlib.suppress(OSError):  # no longer open, or not a socket
-            duplicate = os.dup(int(entry))
-            with socket.socket(fileno=duplicate) as sock:
+        with contextlib.suppress(OSError):  # no longer open, or not connected
+            if not stat.S_ISSOCK(os.fstat(int(entry)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(entry))) as sock:
                 if sock.type == socket.SOCK_STREAM and sock.family in (socket.AF_INET, socket.AF_INET6):
                     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
                     if len(info) >= _BYTES_SENT_OFFSET + 8:

@@ -42,6 +42,8 @@ class Polytope(Domain):
     depend on history); beyond, OSQP and an active-set refinement. What is returned has been verified.
     """
 
+    _kkt: Any = None
+
     def __init__(
         self,
         A_ub: Any = None,
@@ -119,9 +121,7 @@ class Polytope(Domain):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the solver's workspaces, which belong to threads."""
-        kept = dict(self.__dict__)
-        del kept["_local"]
-        return kept
+        return {key: value for key, value in self.__dict__.items() if key not in ("_local", "_kkt")}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__dict__.update(kept)
@@ -158,22 +158,29 @@ class Polytope(Domain):
         # an explicit sense makes it a cold start: the same bits as a fresh model gives
         model.update(f=-y, sense=self._sense)
         x, _, flag, info = model.solve()
-        return np.asarray(x), np.asarray(info["lam"]), int(flag)
+        return x, info["lam"], flag
 
     def _by_daqp(self, y: Vector, tol: float) -> Vector | None:
         x, multipliers, flag = self._solve(y, tol)
-        if flag <= 0 or not np.isfinite(x).all():
+        if flag <= 0:
             self._local.model = None
             return None
         return x if self._is_projection(x, y, multipliers) else None
 
     def _is_projection(self, x: Vector, y: Vector, multipliers: Vector) -> bool:
         """Feasible, and y - x a combination of the rows' normals (whose signs the solver's answer already has)."""
-        if self._worst(x) > _FEASIBLE * self._scale:
+        kkt = self._kkt
+        if kkt is None:
+            from oco_anytime.projections import kkt
+
+            self._kkt = kkt
+        broken, gap, top = kkt(self._rows, self._lower, self._upper, x, y, multipliers)
+        if not broken <= _FEASIBLE * self._scale:
             return False
-        d = self.dim
-        gap = np.abs(x - y + multipliers[:d] + self._rows.T @ multipliers[d:]).max(initial=0.0)
-        return bool(gap <= 1e-10 * max(self._scale, float(np.abs(y).max())))
+        # equations that others imply are not among the stacked rows
+        if self._e.size and self._worst(x) > _FEASIBLE * self._scale:
+            return False
+        return bool(gap <= 1e-10 * max(self._scale, top))
 
     def _worst(self, x: Vector) -> float:
         worst = max(0.0, float((self._lo - x).max()), float((x - self._up).max()))

@@ -24,17 +24,24 @@ class _Simple(Domain):
     """A domain that the compiled loop knows."""
 
     _spec: Compiled
+    _compiled_project: Any = None
 
     def compiled(self) -> Compiled:
         """The set as the compiled loop knows it."""
         return self._spec
 
     def _project(self, y: Vector) -> Vector:
-        from oco_anytime import projections
+        project = self._compiled_project
+        if project is None:
+            from oco_anytime import projections
 
-        out = np.empty(self.dim)
-        projections.project(*self._spec, y, out, np.empty(self.dim))
+            project = self._compiled_project = projections.projected
+        out: Vector = project(*self._spec, y)
         return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without compiled code."""
+        return {key: value for key, value in self.__dict__.items() if key != "_compiled_project"}
 
     def _project_rows(self, Y: Vector) -> Vector:
         from oco_anytime import projections
@@ -77,7 +84,9 @@ class Ball(_Simple):
         """The set as constraints on a cvxpy variable."""
         import cvxpy
 
-        return [cvxpy.norm(x - self._center) <= self.radius]
+        cp: Any = cvxpy
+
+        return [cp.norm(x - self._center) <= self.radius]
 
 
 class Box(_Simple):
@@ -130,7 +139,7 @@ class Simplex(_Simple):
 
     def _violation(self, x: Vector) -> float:
         off = abs(float(x.sum()) - self.total) / np.sqrt(self.dim)
-        return max(0.0, float((-x).max()), off) / max(1.0, self.total)
+        return float(max(0.0, float((-x).max()), off) / max(1.0, self.total))
 
     def center(self) -> Vector:
         """A point of the domain where a learner may start."""
@@ -142,7 +151,8 @@ class Simplex(_Simple):
         return x
 
     def _tangent(self, G: Vector) -> Vector:
-        return G - G.mean(axis=-1, keepdims=True)
+        centred: Vector = G - G.mean(axis=-1, keepdims=True)
+        return centred
 
     def polyhedron(self) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector]:
         """The set as (A_ub, b_ub, A_eq, b_eq, lower, upper)."""
@@ -170,7 +180,7 @@ class L1Ball(_Simple):
 
     def _violation(self, x: Vector) -> float:
         over = (float(np.abs(x).sum()) - self.radius) / np.sqrt(self.dim)
-        return max(0.0, over) / max(1.0, self.radius)
+        return float(max(0.0, over) / max(1.0, self.radius))
 
     def center(self) -> Vector:
         """A point of the domain where a learner may start."""
@@ -186,7 +196,9 @@ class L1Ball(_Simple):
         """The set as constraints on a cvxpy variable."""
         import cvxpy
 
-        return [cvxpy.norm1(x) <= self.radius]
+        cp: Any = cvxpy
+
+        return [cp.norm1(x) <= self.radius]
 
 
 class _OneRow(_Simple):
@@ -257,7 +269,8 @@ class CappedSimplex(_OneRow):
         return self._project(np.full(self.dim, self._total / self.dim))
 
     def _tangent(self, G: Vector) -> Vector:
-        return G - G.mean(axis=-1, keepdims=True)
+        centred: Vector = G - G.mean(axis=-1, keepdims=True)
+        return centred
 
 
 class BudgetSet(_OneRow):
