@@ -96,8 +96,8 @@ def run_classic_fails(ctx: Context) -> Evidence:
     }
     pits, other = values["infeasible_pits"], values["infeasible_certified"]
     return Evidence(
-        headline=f"{int(values['refuted'])} of 3 usual forms refuted; descents end infeasible in {pits:.0%} on the usual "
-        f"pit, in {other:.0%} on certified forms",
+        headline=f"{int(values['refuted'])} of 3 usual forms refuted; descents end infeasible in {pits:.0%} on the "
+        f"usual pit, in {other:.0%} on certified forms",
         values=values,
         tables=(
             Table("Verdicts", columns, [(r[0], *r[2:]) for r in found]),
