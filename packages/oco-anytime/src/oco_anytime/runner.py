@@ -240,6 +240,7 @@ def play_linear(
     X = np.empty((rounds if record == "all" else 0, C.shape[1]))
     cost, viol, cert = np.zeros(n), np.zeros((n, rhs.shape[1])), np.zeros(n)
     done, closed, status = 0, 0, "complete"
+    scratch = np.empty(C.shape[1]), np.empty(C.shape[1]), np.empty(rhs.shape[1])
     with Interruption() as asked:
         while done < rounds and not asked:
             to = min(done + _CHUNK, rounds)
@@ -249,7 +250,7 @@ def play_linear(
             learner._k.play(
                 *learner._compiled_state(), learner._x, C[part], played[part], rows[part], grads[part], rhs[part],
                 *compiled, done, marks[closed:], X[part] if record == "all" else X,
-                cost[closed:], viol[closed:], cert[closed:],
+                cost[closed:], viol[closed:], cert[closed:], *scratch,
             )  # fmt: skip
             done, closed = to, stop
     if done < rounds:
