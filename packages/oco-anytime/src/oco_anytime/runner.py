@@ -13,7 +13,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import positive_int
 
-from oco_anytime.learner import PenaltyLearner
+from oco_anytime.engine import PenaltyLearner
 from oco_anytime.loop import Interruption, Recorder
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oco_anytime.domains.base import Vector
     from oco_anytime.environments.base import Environment
-    from oco_anytime.learner import Learner
+    from oco_anytime.interface import Learner
 
 #: rounds between two looks at the clock and the keyboard in the compiled loop
 _CHUNK = 1 << 16
