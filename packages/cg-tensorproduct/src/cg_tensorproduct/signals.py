@@ -136,8 +136,8 @@ class SignalTensorProduct(nn.Module):
         SignalOutput
             Each half [..., channels, (lmax_out + 1)^2].
         """
-        inputs.check_last_axis("x", x, f"lmax1 = {self.lmax1}", (self.lmax1 + 1) ** 2)
-        inputs.check_last_axis("y", y, f"lmax2 = {self.lmax2}", (self.lmax2 + 1) ** 2)
+        inputs.check_last_axis("x", x, "lmax1", self.lmax1, (self.lmax1 + 1) ** 2)
+        inputs.check_last_axis("y", y, "lmax2", self.lmax2, (self.lmax2 + 1) ** 2)
         inputs.check_same("x", x, "y", y)
         for name, value in (("x", x), ("y", y)):
             if value.dim() < 2 or value.shape[-2] not in (1, self.channels):

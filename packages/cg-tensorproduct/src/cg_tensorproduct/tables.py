@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from cg_tensorproduct import ops, weighted
-from cg_tensorproduct.autotune import Costs, pick
 from cg_tensorproduct.instructions import Instruction
 from cg_tensorproduct.irreps import Irreps
 from cg_tensorproduct.paths import Pair, Problem
 from cg_tensorproduct.plans import HAS_NUMBA, build_plan
 from cg_tensorproduct.store import Store
+from cg_tensorproduct.tuning import Costs, pick
 from cg_tensorproduct.wigner import wigner_3j
 
 Tensor = torch.Tensor
