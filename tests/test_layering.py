@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -36,7 +36,8 @@ CORE_IMPORTS = {
     "plain": {"numpy", "torch"},
     "progress": {"rich"},
     "rng": {"numpy", "torch"},
-    "svg": {"cycler", "matplotlib", "numpy"},  # matplotlib hands its colour cycles on by cycler
+    "svg": {"cycler", "matplotlib", "numpy"},
+    "testbed_nets": {"torch"},
     "testbeds": {"numpy", "sklearn", "torch"},
     "timing": {"numpy"},
 }
@@ -47,9 +48,12 @@ CORE_LOADS = {
     "page": {"numpy"},
     "rng": {"numpy"},
     "svg": {"numpy"},
+    "testbed_nets": {"numpy", "torch"},
     "testbeds": {"numpy", "torch"},
     "timing": {"numpy"},
 }
+# Imports that belong to another distribution: it hands them on, in the version that it wants.
+GIVEN_BY = {"cycler": "matplotlib", "llvmlite": "numba"}
 INTERFACE = re.compile(r"_?(cli|claims|__main__)(_|$)")
 
 
@@ -58,7 +62,7 @@ class Import:
     module: str
     line: int
     at_load: bool  # at module level, outside `if TYPE_CHECKING`
-    typing: bool  # for the type checker only
+    names: tuple[str, ...] = ()  # of `from module import names`
 
 
 def imports(path: Path, package: str, base: Path) -> list[Import]:
@@ -67,30 +71,34 @@ def imports(path: Path, package: str, base: Path) -> list[Import]:
     parts = [package, *path.relative_to(base).with_suffix("").parts]
     folder = parts[:-1]
 
-    def walk(node: ast.AST, at_load: bool, typing: bool) -> Iterator[Import]:
+    def walk(node: ast.AST, at_load: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
-                yield from (Import(alias.name, child.lineno, at_load, typing) for alias in child.names)
+                yield from (Import(alias.name, child.lineno, at_load) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
                 origin = ".".join(folder[: len(folder) - child.level + 1]) if child.level else ""
                 module = ".".join(filter(None, [origin, child.module]))
-                yield Import(module, child.lineno, at_load, typing)
-                # `from package import submodule` imports the submodule.
-                yield from (Import(f"{module}.{alias.name}", child.lineno, at_load, typing) for alias in child.names)
+                yield Import(module, child.lineno, at_load, tuple(alias.name for alias in child.names))
             elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 for inner in child.body:
-                    yield from walk(ast.Module([inner], []), False, True)
+                    yield from walk(ast.Module([inner], []), False)
                 for inner in child.orelse:
-                    yield from walk(ast.Module([inner], []), at_load, typing)
+                    yield from walk(ast.Module([inner], []), at_load)
             else:
                 inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-                yield from walk(child, at_load and not inside, typing)
+                yield from walk(child, at_load and not inside)
 
-    return list(walk(tree, True, False))
+    return list(walk(tree, True))
 
 
 def sources(member: Member) -> list[Path]:
     return sorted(member.source.rglob("*.py"))
+
+
+def targets(each: Import, known: Set[str]) -> set[str]:
+    """The modules among `known` that an import needs: `from package import submodule` needs the submodule alone."""
+    inner = {f"{each.module}.{name}" for name in each.names}
+    return (inner & known) | (set() if inner and inner <= known else {each.module} & known)
 
 
 def of(member: Member, path: Path) -> list[Import]:
@@ -98,10 +106,14 @@ def of(member: Member, path: Path) -> list[Import]:
 
 
 @cache
-def providers() -> dict[str, set[str]]:
-    """The distributions that a top-level import comes from."""
-    found = importlib.metadata.packages_distributions()
-    return {module: {str(canonicalize_name(name)) for name in names} for module, names in found.items()}
+def installed() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+def providers(top: str) -> set[str]:
+    """The distributions that a top-level import comes from; by its name where it is not installed."""
+    names = [GIVEN_BY[top]] if top in GIVEN_BY else installed().get(top, [top])
+    return {str(canonicalize_name(name)) for name in names}
 
 
 def declared(member: Member) -> set[str]:
@@ -141,7 +153,7 @@ def test_what_is_imported_is_declared(member):
     undeclared = [
         (place, top)
         for place, top in foreign(member)
-        if not providers().get(top, {str(canonicalize_name(top))}) & allowed
+        if not providers(top) & allowed
         # The core guards the libraries that it only steers where the package has brought them.
         and not (member.name == CORE and top in set.union(*CORE_IMPORTS.values()))
     ]
@@ -152,9 +164,7 @@ def test_what_is_imported_is_declared(member):
 def test_no_source_imports_a_peer(member):
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     peers = {str(canonicalize_name(Requirement(text).name)) for text in groups["peers"]} - declared(member)
-    found = [
-        (place, top) for place, top in foreign(member) if providers().get(top, {str(canonicalize_name(top))}) & peers
-    ]
+    found = [(place, top) for place, top in foreign(member) if providers(top) & peers]
     assert found == []
 
 
@@ -165,9 +175,10 @@ def test_mathematics_imports_no_interface(member):
         if INTERFACE.match(path.relative_to(member.source).parts[0].removesuffix(".py")):
             continue
         for each in of(member, path):
-            parts = each.module.split(".")
-            if parts[0] == member.module and len(parts) > 1 and INTERFACE.match(parts[1]):
-                found.append((f"{path.relative_to(ROOT)}:{each.line}", each.module))
+            for module in (each.module, *(f"{each.module}.{name}" for name in each.names)):
+                parts = module.split(".")
+                if parts[0] == member.module and len(parts) > 1 and INTERFACE.match(parts[1]):
+                    found.append((f"{path.relative_to(ROOT)}:{each.line}", module))
     assert found == []
 
 
@@ -178,7 +189,7 @@ def test_imports_run_in_no_circle(member):
         parts = [member.module, *path.relative_to(member.source).with_suffix("").parts]
         names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     graph = {
-        name: {i.module for i in of(member, path) if i.at_load and i.module in names and i.module != name}
+        name: set().union(*(targets(each, names.keys()) for each in of(member, path) if each.at_load)) - {name}
         for name, path in names.items()
     }
     try:
