@@ -94,9 +94,9 @@ def _named(family: str, n: int, seed: int) -> tuple[str, Any]:
 def synthetic(ctx: Context) -> Evidence:
     """Run claim C4."""
     sizes = (2048, 4096) if ctx.scale is Scale.LAPTOP else (16384,)
-    names = ("uniform", "block", "metric") if ctx.scale is Scale.LAPTOP else ("uniform", "block")
+    names = ("uniform", "block", "metric", "integers", "sparse", "lowrank_noise")
     draws = iter(seeds(ctx, 8))
-    problems = [_named(f, n, next(draws)) for n in sizes for f in names if n < 4096 or f != "metric"]
+    problems = [_named(f, n, next(draws)) for n in sizes for f in names if n == 2048 or f in ("uniform", "block")]
     return end_to_end(ctx, problems, 5, geometric, "geometric mean")
 
 
