@@ -12,6 +12,7 @@ from lemmata_core import Claim, Context, Evidence, Scale, Series, Table, Verdict
 from lemmata_core.executor import one_thread
 
 from cg_tensorproduct.claims_speed import SPEED_CLAIMS
+from cg_tensorproduct.claims_training import TRAINING_CLAIMS
 from cg_tensorproduct.coupling import (
     bracket_coefficient,
     clebsch_gordan,
@@ -334,4 +335,5 @@ CLAIMS: tuple[Claim, ...] = (
         accept=accept_closed_form,
     ),
     *SPEED_CLAIMS,
+    *TRAINING_CLAIMS,
 )

@@ -85,8 +85,8 @@ def replace_e3nn(model: nn.Module, *, kinds: Sequence[str] = KINDS, verify: bool
     made: dict[int, nn.Module | None] = {}
     entries = []
     for parent_name, parent in list(model.named_modules()):
-        for child_name, child in list(parent.named_children()):
-            kind = _kind(child)
+        for child_name, child in list(parent._modules.items()):  # named_children hides a second use of a module
+            kind = None if child is None else _kind(child)
             if kind is None or kind not in kinds:
                 continue
             if id(child) not in made:

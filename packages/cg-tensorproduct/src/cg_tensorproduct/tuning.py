@@ -112,12 +112,12 @@ def modelled(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device)
     tiles = -(-batch // 16) * 16
     blocked = costs.blocked * 2e-10 + costs.outputs * 3e-9
     seconds = {
-        "dense": 8e-6 + width * (batch * (costs.dense / 4.5e10 + costs.outer * 1e-9) + costs.matrix * 1e-10),
+        "dense": 7e-6 + width * (batch * (costs.dense / 4.5e10 + costs.outer * 1e-9) + costs.matrix * 1e-10),
         "blocked": 5e-5 + costs.launches * 2e-6 + width * batch * blocked,
     }
     if HAS_NUMBA:
         kernel = costs.blocked * 1e-10 + costs.outputs * 8e-10 + costs.couples * 1.5e-8
-        seconds["kernel"] = 6e-6 + width * tiles * kernel
+        seconds["kernel"] = 7e-6 + width * tiles * kernel
     if costs.matrix > LARGEST_MATRIX:
         seconds.pop("dense")
     return seconds
