@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lemmata_core import Claim, Evidence, Scale, Verdict
+from collections.abc import Callable
+
+from lemmata_core import Claim, Context, Evidence, Scale, Verdict
 
 from lap_warmstart import trials
 
@@ -97,11 +99,29 @@ def accept_zero_shot(e: Evidence) -> Verdict:
     return _verdict(worst <= 0.7, f"at most {worst:.2f} of the classical row scans on unseen families; 0.7 needed")
 
 
-def _claim(name: str, statement: str, where: str, paper: str, run: object, accept: object, **options: object) -> Claim:
+def _claim(
+    name: str,
+    statement: str,
+    where: str,
+    paper: str,
+    run: Callable[[Context], Evidence],
+    accept: Callable[[Evidence], Verdict],
+    *,
+    scales: frozenset[Scale] = frozenset(Scale),
+    requires: tuple[str, ...] = (),
+    timed: bool = False,
+) -> Claim:
     return Claim(
-        id=f"lap-warmstart/{name}", statement=statement, source=f"{PAPER}, {where}", paper=paper, run=run,
-        accept=accept, **options,
-    )  # type: ignore[arg-type]  # fmt: skip
+        id=f"lap-warmstart/{name}",
+        statement=statement,
+        source=f"{PAPER}, {where}",
+        paper=paper,
+        run=run,
+        accept=accept,
+        scales=scales,
+        requires=requires,
+        timed=timed,
+    )
 
 
 CLAIMS: tuple[Claim, ...] = (

@@ -103,8 +103,8 @@ def complete(run: Run, graph: Core) -> None:
     rows, columns = np.flatnonzero(x < 0), np.flatnonzero(y < 0)
     cols = np.empty((rows.size, 1), dtype=np.int32)
     vals = np.empty((rows.size, 1))
-    left = columns.tolist()
-    for k, i in enumerate(rows):
+    left: list[int] = columns.tolist()
+    for k, i in enumerate(rows.tolist()):
         j = next((j for j in reversed(left) if np.isfinite(run.p.c[i, j])), None)
         if j is None:
             raise NoPath
@@ -112,7 +112,7 @@ def complete(run: Run, graph: Core) -> None:
         cols[k, 0], vals[k, 0] = j, run.p.c[i, j]
     graph.add(rows, cols, vals, np.ones(rows.size, dtype=np.int64))
     for i, j, cost in zip(rows.tolist(), cols[:, 0].tolist(), vals[:, 0].tolist()):
-        at = run.x[i]
+        at: int = run.x[i]
         if at >= 0 and cost - run.v[j] < graph.cx[i] - run.v[at]:
             run.x[i] = run.y[at] = -1
 

@@ -111,8 +111,9 @@ class _Round:
 
     def constraint(self, violation: ArrayLike, grad: ArrayLike | None) -> tuple[Vector, Vector]:
         """Violations of shape (m,) and gradients of shape (m, d); gradients have no rows if nothing is violated."""
-        if isinstance(violation, float | int) or np.ndim(violation) == 0:
-            value = _number(violation)
+        single: Any = violation
+        if isinstance(single, float | int) or np.ndim(single) == 0:
+            value = _number(single)
             if value <= 0.0:
                 v = self._scalar
                 v[0] = 0.0

@@ -16,7 +16,7 @@ from riemann_fair import baselines
 from riemann_fair.claims_common import draw_seeds, labels_of, quiet
 from riemann_fair.datasets import modified_sbm
 from riemann_fair.embedding import fair_embedding
-from riemann_fair.laplacian import check_affinity
+from riemann_fair.laplacian import read_affinity
 from riemann_fair.metrics import average_balance, clustering_error, normalized_cut
 from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams
@@ -99,8 +99,7 @@ def fast_vs_honest(ctx: Context) -> Evidence:
     solvers = ("radmm", "rcg", "auto")
     with ctx.progress.task("against projected eigsh", 2 * len(solvers)) as bar:
         for title, graph in (("dense model", dense), ("degree 40", sparse)):
-            W = check_affinity(graph.affinity)
-            op = prepare(W, graph.groups, 4, "count", 0.0).op
+            op = prepare(read_affinity(graph.affinity), graph.groups, 4, "count", 0.0).op
             v0 = start_vector(op, np.random.default_rng(seed), None)
 
             def peer(op: Any = op, v0: np.ndarray = v0) -> object:

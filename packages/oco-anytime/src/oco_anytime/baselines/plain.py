@@ -107,7 +107,7 @@ class QueueLearner(Learner):
             status="ok",
         )
 
-    _numbers = ("_t", "_violated", "_q", "_gf", "_ga", "_total")
+    _numbers: tuple[str, ...] = ("_t", "_violated", "_q", "_gf", "_ga", "_total")
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state: see `Learner.state_dict`."""
