@@ -125,7 +125,7 @@ def accept_handedness(evidence: Evidence) -> Verdict:
 def peer_product(in1: str, in2: str, out: str, instructions: list[Any], **options: Any) -> torch.nn.Module:
     """The peer's product, for the network of the demonstrations."""
     o3 = import_module("e3nn.o3")
-    return o3.TensorProduct(in1, in2, out, instructions, **options)  # type: ignore[no-any-return]
+    return o3.TensorProduct(in1, in2, out, instructions, **options)
 
 
 def run_forces(ctx: Context) -> Evidence:

@@ -203,7 +203,7 @@ class SignalNode(nn.Module):
             SignalTensorProduct(LMAX, LMAX, LMAX, channels=self.mul, couplings=couplings, weights="degree")
             for _ in range(4)
         )
-        halves = self.products[0].halves  # type: ignore[union-attr]
+        halves = self.products[0].halves
         terms = []
         for p1 in (1, -1):
             for p2 in (1, -1):

@@ -62,7 +62,7 @@ class Tables:
         self._channelwise = [_Channelwise(self._terms, mul, found, dtype, device) for mul, found in uuu.items()]
 
     def _coupling(self, ins: Instruction) -> Tensor:
-        l1, l2, l3 = (terms[i].ir.l for terms, i in zip(self._terms, ins[:3]))
+        l1, l2, l3 = (terms[i].ir.l for terms, i in zip(self._terms, ins.terms))
         return wigner_3j(l1, l2, l3) * ins.path_weight
 
     def product(self, x: Tensor, y: Tensor, w: Tensor, *, inference: bool) -> Tensor:
@@ -135,7 +135,7 @@ class _Channelwise:
         device: torch.device,
     ) -> None:
         self._mul = mul
-        self._in = [sorted({ins[side] for _, ins in found}) for side in (0, 1)]
+        self._in = [sorted({ins.terms[side] for _, ins in found}) for side in (0, 1)]
         rows = [_columns([terms[side][i].ir.dim for i in self._in[side]]) for side in (0, 1)]
         widths = [terms[2][ins.i_out].ir.dim for _, ins in found]
         columns = _columns(widths)

@@ -208,7 +208,7 @@ def autotune(
     if not isinstance(batch, int) or batch < 1:
         raise InvalidInput.argument("batch", expected="an integer >= 1", got=batch)
     dtype = dtype or torch.float32
-    device = module.output_mask.device
+    device = module.get_buffer("output_mask").device
     costs, bucket = module._costs, _bucket(batch)
     expected = modelled(costs, bucket, dtype, device)
     order = sorted(expected, key=lambda name: expected[name])[:3]
@@ -262,7 +262,7 @@ def explain(module: Any, batch: int = 64) -> str:
 
     if not isinstance(module, FullTensorProduct):
         raise InvalidInput.argument("module", expected="a FullTensorProduct", got=type(module).__name__)
-    costs, device = module._costs, module.output_mask.device
+    costs, device = module._costs, module.get_buffer("output_mask").device
     seconds = modelled(costs, batch, torch.float32, device)
     choice = module.algorithm
     if choice == "auto":
