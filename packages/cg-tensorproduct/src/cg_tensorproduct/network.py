@@ -133,16 +133,15 @@ class Gate(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, gates + hidden.dim] -> [B, hidden.dim]."""
-        gates, at = torch.sigmoid(x[:, : self.gates]), 0
-        parts = torch.split(x[:, self.gates :], [term.dim for term in self.hidden], 1)
+        first, *parts = torch.split(x, [self.gates, *(term.dim for term in self.hidden)], 1)
+        gates = iter(torch.split(torch.sigmoid(first), [term.mul for term in self.hidden if term.ir.l > 0], 1))
         out = []
         for part, (mul, ir) in zip(parts, self.hidden):
             if ir.l == 0:
                 out.append(nn.functional.silu(part) if ir.p == 1 else torch.tanh(part))
                 continue
-            gated = part.view(-1, mul, ir.dim) * gates[:, at : at + mul, None]
+            gated = part.view(-1, mul, ir.dim) * next(gates).unsqueeze(2)
             out.append(gated.reshape(x.shape[0], mul * ir.dim))
-            at += mul
         return torch.cat(out, 1)
 
 

@@ -183,5 +183,5 @@ def train_forces(
     for start in range(0, len(frames.test), 64):
         graph, _, forces, _ = force_batch(frames.test[start : start + 64])
         found = -torch.autograd.grad(network(graph).sum(), graph.positions)[0]
-        errors.append((found * 1.0 - forces).abs().flatten())
+        errors.append((found * frames.scale - forces).abs().flatten())
     return Run(losses, float(torch.cat(errors).mean()), 0.0)
