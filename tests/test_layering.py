@@ -37,6 +37,7 @@ CORE_IMPORTS = {
     "progress": {"rich"},
     "rng": {"numpy", "torch"},
     "svg": {"cycler", "matplotlib", "numpy"},
+    "testbed_nets": {"torch"},
     "testbeds": {"numpy", "sklearn", "torch"},
     "timing": {"numpy"},
 }
@@ -47,6 +48,7 @@ CORE_LOADS = {
     "page": {"numpy"},
     "rng": {"numpy"},
     "svg": {"numpy"},
+    "testbed_nets": {"numpy", "torch"},
     "testbeds": {"numpy", "torch"},
     "timing": {"numpy"},
 }

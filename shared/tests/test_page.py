@@ -390,7 +390,10 @@ def test_the_legend_names_every_line():
 
 def test_a_line_shows_its_name_under_the_pointer():
     [plot] = svgs(page_with(lines(2)))
-    assert [g.findtext("title") for g in plot.iter("g") if g.find("title") is not None] == ["line 0", "line 1"]
+    assert [g.findtext("title") for g in plot.iter("g") if g.find("title") is not None] == [
+        "line 1",
+        "line 0",
+    ]  # the first is drawn last, on top
 
 
 def test_bands_are_drawn():

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from lemmata_core.errors import InvalidInput
@@ -66,8 +66,20 @@ def one_thread() -> Iterator[None]:
                 stack.callback(module.set_num_threads, module.get_num_threads())
                 module.set_num_threads(1)
         # Entered last and so left first: _free_threads reads the caller's own environment.
+        own = os.environ.get("NUMBA_NUM_THREADS")
         stack.enter_context(_one_thread_environment())
+        if "numba" in sys.modules:
+            # numba reads this variable again whenever it compiles, and refuses a number other than the threads it has
+            # launched; set_num_threads above has masked them.
+            _set_numba_threads(own)
         yield
+
+
+def _set_numba_threads(value: str | None) -> None:
+    if value is None:
+        os.environ.pop("NUMBA_NUM_THREADS", None)
+    else:
+        os.environ["NUMBA_NUM_THREADS"] = value
 
 
 def _free_threads(name: str) -> None:
@@ -79,8 +91,12 @@ def _free_threads(name: str) -> None:
         wanted = os.environ.get("OMP_NUM_THREADS", "")
         module.set_num_threads(int(wanted) if wanted.isdigit() and int(wanted) else os.cpu_count() or 1)
     else:
-        with suppress(RuntimeError):  # raised where parallel kernels ran: then one thread stays
+        try:
             module.config.reload_config()
+        except RuntimeError:
+            # Its one thread was launched in the block: one thread stays, and the variable has to say so, or numba
+            # would refuse to compile anything from here on.
+            _set_numba_threads("1")
 
 
 def _task(function: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 KINDS = ("", "good", "bad", "alert", "neutral")
 _NON_FINITE = {"nan": "NaN", "inf": "∞", "-inf": "−∞"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_MANY_COLUMNS = 10  # beyond them paper breaks words
 _LONG = 160  # characters of a cell that a table shows in full
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
@@ -173,7 +174,7 @@ def table_html(table: Table, *, filters: Sequence[str], search: bool, stack: boo
         "table",
         content,
         role="table",
-        class_="stack" if stack else None,
+        class_="stack" if stack else "wide" if len(columns) > _MANY_COLUMNS else None,
         data_sortable="",
         data_search="" if search else None,
         data_choices=json.dumps(choices) if choices else None,

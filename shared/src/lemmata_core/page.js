@@ -119,7 +119,13 @@
 
   // A closed part is opened when a link leads into it, and for the printer.
   const reveal = () => {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    let name = location.hash.slice(1);
+    try {
+      name = decodeURIComponent(name);
+    } catch {
+      return; // a stray percent sign names nothing
+    }
+    const target = document.getElementById(name);
     for (let element = target; element; element = element.parentElement) if (element.tagName === "DETAILS") element.open = true;
   };
   addEventListener("hashchange", reveal);

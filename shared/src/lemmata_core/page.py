@@ -271,15 +271,8 @@ class Page(Section):
             f"<style>\n{style}</style>",
         ]
         body = f"<main>\n<header>{tag('h1', text_html(self._title))}{subtitle}</header>\n{self._html()}\n</main>"
-        return "\n".join(
-            [
-                "<!doctype html>",
-                '<html lang="en">',
-                *head,
-                f"<body>\n{body}\n<script>{script}</script>\n</body>",
-                "</html>\n",
-            ]
-        )
+        document = ["<!doctype html>", '<html lang="en">', "<head>", *head, "</head>", "<body>", body]
+        return "\n".join([*document, f"<script>{script}</script>", "</body>", "</html>", ""])
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page to `path`, whole or not at all.

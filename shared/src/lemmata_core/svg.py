@@ -192,6 +192,7 @@ def draw(series: Series, lines: Sequence[Line]) -> Figure:
             linewidth=1.8 if line.marked else 1.4,
             marker=MARKERS[i % len(MARKERS)] if line.marked else "",
             gid=f"line-{i}",
+            zorder=3 - i / (len(lines) + 1),  # the first, mostly ours, lies on top
         )
     x_label, y_label = textwrap.fill(clean(series.x_label), 60), textwrap.fill(clean(series.y_label), 36)
     # A label may hold dollars: it is text, not a formula.

@@ -340,7 +340,7 @@ def _closing(
     measured = [row for row in store.rows if not row.error]
     barred = [row for row in measured if row.bar is not None]
     met = sum(row.result != "missed" for row in barred)
-    lines = [f"{len(measured)} ratios; {met} of {len(barred)} bars met; {len(store.rows) - len(measured)} errors"]
+    lines = [f"{len(measured)} measured, {met} of {len(barred)} bars met, {len(store.rows) - len(measured)} failed"]
     if against is not None:
         packages = {row.package for row in store.rows}
         gone = [row for row in known.values() if row.package in packages and row.key not in {r.key for r in store.rows}]

@@ -213,7 +213,7 @@ class _TorchTrainer:
         z = torch.from_numpy(found.labels).to(self.place)
         self.optimizer.zero_grad(set_to_none=True)
         loss = torch.clamp(1 - z * self.model(tokens), min=0).mean()
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         self.optimizer.step()
         return float(loss.detach())
 

@@ -209,7 +209,7 @@ def fit_least_squares(
             xt, yt = (torch.from_numpy(a).to(place) for a in (x, y))
             made.zero_grad(set_to_none=True)
             loss = (model(xt, yt) - yt[:, 1:]).square().mean()
-            loss.backward()
+            torch.autograd.backward(loss)
             made.step()
             plan.step()
             losses.append(float(loss.detach()))

@@ -1,0 +1,243 @@
+"""Paths of a tensor product, their normalisation, and where each stands in the caller's vectors.
+
+The only place that knows e3nn's order: inputs simplified; paths by (i1, i2, l3); output terms sorted stably by (l, p),
+odd before even, equal irreps not merged; copies of a path u-major.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+from lemmata_core import InvalidInput
+from numpy.typing import NDArray
+
+from cg_tensorproduct.coupling import block, first_m1
+from cg_tensorproduct.irreps import Irrep, Irreps
+
+NORMALIZATIONS = ("component", "norm", "none")
+LAYOUTS = ("mul_ir", "ir_mul")
+
+
+class Path(NamedTuple):
+    """One path: term `i1` of the first input with term `i2` of the second into term `i_out`, of degrees l1, l2, l3."""
+
+    i1: int
+    i2: int
+    i_out: int
+    l1: int
+    l2: int
+    l3: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two input terms with every path between them that is asked for.
+
+    Attributes
+    ----------
+    l1, l2 : int
+        Degrees.
+    rows1, rows2 : ndarray [mul, 2 l + 1] of int
+        Columns of the inputs that hold the copies.
+    l3 : tuple of int
+        Output degrees, ascending.
+    scale : tuple of float
+        What multiplies ``w3j`` for each of them.
+    out : tuple of ndarray [mul1 * mul2, 2 l3 + 1] of int
+        Columns of the output, copies u-major.
+    """
+
+    l1: int
+    l2: int
+    rows1: NDArray[np.int64]
+    rows2: NDArray[np.int64]
+    l3: tuple[int, ...]
+    scale: tuple[float, ...]
+    out: tuple[NDArray[np.int64], ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A full tensor product: everything that an algorithm needs to know about it."""
+
+    dim1: int
+    dim2: int
+    dim_out: int
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class FullPaths:
+    """Enumeration of a full product."""
+
+    irreps_in1: Irreps
+    irreps_in2: Irreps
+    irreps_out: Irreps
+    paths: list[Path]
+    normalization: str
+
+    def problem(self, layout: str) -> Problem:
+        """Index maps for a layout of the multiplicities."""
+        columns1, columns2, columns_out = (
+            term_columns(irreps, layout) for irreps in (self.irreps_in1, self.irreps_in2, self.irreps_out)
+        )
+        grouped: dict[tuple[int, int], list[Path]] = {}
+        for path in self.paths:
+            if columns_out[path.i_out].size:
+                grouped.setdefault((path.i1, path.i2), []).append(path)
+        pairs = tuple(
+            Pair(
+                paths[0].l1,
+                paths[0].l2,
+                columns1[i1],
+                columns2[i2],
+                tuple(path.l3 for path in paths),
+                tuple(irrep_scale(path.l1, path.l2, path.l3, self.normalization) for path in paths),
+                tuple(columns_out[path.i_out] for path in paths),
+            )
+            for (i1, i2), paths in grouped.items()
+        )
+        return Problem(self.irreps_in1.dim, self.irreps_in2.dim, self.irreps_out.dim, pairs)
+
+
+def irrep_scale(l1: int, l2: int, l3: int, normalization: str) -> float:
+    """The factor of w3j: sqrt(2 l3 + 1) for "component", sqrt((2 l1 + 1)(2 l2 + 1)) for "norm", 1 for "none"."""
+    if normalization == "component":
+        return sqrt(2 * l3 + 1)
+    if normalization == "norm":
+        return sqrt((2 * l1 + 1) * (2 * l2 + 1))
+    return 1.0
+
+
+def term_columns(irreps: Irreps, layout: str) -> list[NDArray[np.int64]]:
+    """Columns of each term's copies, [mul, 2 l + 1] a term."""
+    columns, start = [], 0
+    for mul, ir in irreps:
+        index = np.arange(start, start + mul * ir.dim)
+        columns.append(index.reshape(mul, ir.dim) if layout == "mul_ir" else index.reshape(ir.dim, mul).T)
+        start += mul * ir.dim
+    return columns
+
+
+def full_paths(
+    irreps_in1: object, irreps_in2: object, filter_ir_out: Iterable[object] | None, irrep_normalization: str | None
+) -> FullPaths:
+    """Enumerate every path between two sums of irreps in e3nn's order.
+
+    Raises
+    ------
+    InvalidInput
+        If irreps do not parse, the normalisation is unknown, or the filter names an irrep that no path reaches.
+    """
+    in1, in2 = Irreps(irreps_in1).simplify(), Irreps(irreps_in2).simplify()
+    normalization = check_choice("irrep_normalization", irrep_normalization or "component", NORMALIZATIONS)
+    wanted = None if filter_ir_out is None else _filter(filter_ir_out)
+    found: list[tuple[int, int, Irrep]] = [
+        (i1, i2, ir) for i1, (_, ir1) in enumerate(in1) for i2, (_, ir2) in enumerate(in2) for ir in ir1 * ir2
+    ]
+    if wanted is not None:
+        reachable = {ir for _, _, ir in found}
+        for ir in wanted:
+            if ir not in reachable:
+                listed = ", ".join(map(str, sorted(reachable))) or "none"
+                raise InvalidInput.argument(
+                    "filter_ir_out", expected=f"irreps that a path reaches ({listed})", got=str(ir)
+                )
+        found = [entry for entry in found if entry[2] in wanted]
+    unsorted = Irreps([(in1[i1].mul * in2[i2].mul, ir) for i1, i2, ir in found])
+    out, place, _ = unsorted.sort()
+    paths = [Path(i1, i2, place[k], in1[i1].ir.l, in2[i2].ir.l, ir.l) for k, (i1, i2, ir) in enumerate(found)]
+    return FullPaths(in1, in2, out, paths, normalization)
+
+
+def _filter(filter_ir_out: Iterable[object]) -> set[Irrep]:
+    if isinstance(filter_ir_out, (str, Irrep)):
+        expected = "a list of irreps such as ['0e', '1o']"
+        raise InvalidInput.argument("filter_ir_out", expected=expected, got=repr(filter_ir_out))
+    return {Irrep(ir) for ir in filter_ir_out}  # type: ignore[arg-type]
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
+    """Return `value` if it is one of `choices`, else raise `InvalidInput`."""
+    if value not in choices:
+        raise InvalidInput.argument(name, expected="one of " + ", ".join(map(repr, choices)), got=repr(value))
+    return str(value)
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """The coupling of one pair at one M >= 0: ``O = A z`` with ``z[k] = X[m1] Y[M - m1]`` in the complex basis.
+
+    Attributes
+    ----------
+    first : int
+        m1 of the first column.
+    even, odd : ndarray [rows, n]
+        A for the paths with even and with odd l1 + l2 - l3. Even: out[+M] = Re O, out[-M] = Im O. Odd: out[+M] = Im O,
+        out[-M] = -Re O.
+    l3_even, l3_odd : tuple of int
+        Index into ``pair.l3`` of each row.
+    """
+
+    first: int
+    even: NDArray[np.float64]
+    odd: NDArray[np.float64]
+    l3_even: tuple[int, ...]
+    l3_odd: tuple[int, ...]
+
+
+def block_rows(pair: Pair, M: int) -> BlockRows:
+    """Fold phases and normalisation into the Clebsch-Gordan block of `pair` at `M`."""
+    vectors = block(pair.l1, pair.l2, M)
+    lowest = max(abs(pair.l1 - pair.l2), M)
+    rows: tuple[list[NDArray[np.float64]], ...] = ([], [])
+    index: tuple[list[int], ...] = ([], [])
+    fold = sqrt(2) * (-1) ** M if M else 1.0
+    for place, (l3, scale) in enumerate(zip(pair.l3, pair.scale)):
+        if l3 < M:
+            continue
+        t = pair.l1 + pair.l2 - l3
+        sigma = (-1) ** (t // 2)
+        rows[t % 2].append(sigma * fold * scale / sqrt(2 * l3 + 1) * vectors[:, l3 - lowest])
+        index[t % 2].append(place)
+    n = len(vectors)
+    even, odd = (np.array(r).reshape(-1, n) for r in rows)
+    return BlockRows(first_m1(pair.l1, pair.l2, M), even, odd, tuple(index[0]), tuple(index[1]))
+
+
+def complex_rows(dim: int, terms: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """How real columns become complex components: ``Re X[c] = a x[i]``, ``Im X[c] = b x[j]``.
+
+    Component m > 0 is ``(-1)^m (x[m] + i x[-m]) / sqrt 2``, component -m is ``(x[m] - i x[-m]) / sqrt 2``. The phase
+    ``(-i)^l`` of the full change of basis is part of `block_rows`.
+
+    Parameters
+    ----------
+    dim : int
+        Number of columns.
+    terms : iterable of ndarray [mul, 2 l + 1]
+        Columns of the copies of each term.
+
+    Returns
+    -------
+    index : ndarray [dim, 2]
+        i and j of each column c.
+    factor : ndarray [dim, 2]
+        a and b.
+    """
+    index = np.repeat(np.arange(dim)[:, None], 2, axis=1)
+    factor = np.tile([1.0, 0.0], (dim, 1))
+    half = np.sqrt(0.5)
+    for columns in terms:
+        degree = (columns.shape[1] - 1) // 2
+        m = np.arange(1, degree + 1)
+        plus, minus = columns[:, degree + m], columns[:, degree - m]
+        for target, sign in ((plus, (-1.0) ** m * half), (minus, half)):
+            index[target, 0], index[target, 1] = plus, minus
+            factor[target, 0] = sign
+            factor[target, 1] = sign if target is plus else -half
+    return index, factor

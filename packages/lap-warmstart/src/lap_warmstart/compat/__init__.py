@@ -1,0 +1,1 @@
+"""Drop-ins for other solvers' call signatures: `lap` and `scipy`."""

@@ -1,0 +1,128 @@
+"""Problems beyond one small compiled call: seeds, the choice of the method, and its run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lap_warmstart import dense, duals, pricing, warm
+from lap_warmstart.problem import Problem, refuse
+from lap_warmstart.result import AssignmentResult
+from lap_warmstart.run import NoPath, Run, cold_dense, survey, warm_dense
+
+Vector = NDArray[np.float64]
+DENSITY = 1.2
+
+
+def solve_large(
+    p: Problem, method: str, warm_start: object, fallback: str, on_infeasible: str, begin: float
+) -> AssignmentResult:
+    """Solve a dense problem by phases; see `lap_warmstart.solve` for the arguments."""
+    from lap_warmstart.solve import _result, infeasible
+
+    warm.check(warm_start, p.shape)
+    status, minima = survey(p)
+    if status == dense.INFEASIBLE:
+        return infeasible(p, on_infeasible, begin)
+    if status != dense.OK:
+        raise refuse(p, status)
+    run = Run.start(p, np.zeros_like(minima))
+    seed = choose(run, minima, warm_start, fallback)
+    name = method_for(p, method)
+    try:
+        if name == "lapjv" or (name == "dense" and seed is None):
+            cold_dense(run, minima, classical=name == "lapjv")
+        elif name == "dense":
+            warm_dense(run, seed)
+        elif name == "gated":
+            from lap_warmstart.sparse import solve_gated
+
+            solve_gated(run, seed)
+        else:
+            pricing.solve_core(run, minima, seed)
+    except NoPath:
+        return infeasible(p, on_infeasible, begin)
+    n = p.c.shape[0]
+    if seed is not None:
+        run.stats["overran"] = run.stats["row_scans"] > 8.0 * n**1.5
+    matched = np.flatnonzero(run.x >= 0)
+    costs = np.zeros(n)
+    costs[matched] = p.c[matched, run.x[matched]]
+    return _result(p, run.x, costs, run.v, name, begin, run.stats)
+
+
+def method_for(p: Problem, method: str) -> str:
+    """Resolve "auto": dense for small and for long problems, the gated graph with a gate, else the core."""
+    if method != "auto":
+        return method
+    n, m = p.c.shape
+    if not math.isinf(p.gate):
+        return "dense" if min(n, m) < 32 else "gated"
+    return "dense" if n < 256 or m >= 2 * n else "core"
+
+
+def choose(run: Run, minima: Vector, warm_start: object, fallback: str) -> Vector | None:
+    """Return the column duals to start from, None for the cold start.
+
+    The default rule takes the largest dual bound among the cold seed, the prediction and their midpoint.
+    """
+    p = run.p
+    if warm_start is None:
+        return None
+    if isinstance(warm_start, str):
+        from lap_warmstart.rowdualnet import bundled
+
+        if warm_start == "auto":
+            # The network is asked only where the cold start turns out hard: elsewhere it costs more than it saves.
+            run.network = bundled() if min(p.c.shape) >= 512 and p.square else None
+            return None
+        warm_start = bundled()
+    prediction = warm.read(warm_start, p, minima)
+    run.stats["predict_time"] = prediction.seconds
+    run.stats["notes"] = prediction.notes
+    v = feasible_columns(p, prediction)
+    if fallback == "none":
+        run.stats["seed"] = "warm"
+        return v
+    cold = minima if p.square else np.zeros_like(minima)
+    if fallback == "density":
+        u = np.empty(p.c.shape[0])
+        duals.row_minima(p.c, v, u, 0, u.size)
+        finite = p.c[np.isfinite(p.c)]
+        eps = 1e-9 * max(1.0, float(np.abs(finite).max(initial=0.0)))
+        rho = duals.tight_entries(p.c, u, v, eps) / u.size
+        run.stats.update(density=rho, seed="warm" if rho >= DENSITY else "cold", fell_back=rho < DENSITY)
+        return v if rho >= DENSITY else None
+    seeds = (cold, v, 0.5 * (cold + v))
+    totals = pricing.dual_bounds(p, *seeds)
+    best = int(np.argmax([-math.inf if math.isnan(t) else t for t in totals]))
+    run.stats.update(
+        cold_bound=totals[0], dual_bound=totals[best], seed=("cold", "warm", "mid")[best], fell_back=best == 0
+    )
+    return None if best == 0 else seeds[best]
+
+
+def feasible_columns(p: Problem, prediction: warm.Seed) -> Vector:
+    """Return column duals with which the prediction is feasible.
+
+    Row duals go through the Min-Trick. In a rectangular problem without a gate, columns are first shifted by their
+    (m - n)-th largest dual, which makes the seed independent of the gauge, then clipped at 0.
+    """
+    v = prediction.columns
+    if v is None:
+        v = np.full(p.c.shape[1], np.inf)
+        duals.lower_columns(p.c, prediction.rows, v, 0, p.c.shape[0])
+        v = pricing.finite(v)
+    return clip_columns(p, v)
+
+
+def clip_columns(p: Problem, v: Vector) -> Vector:
+    """Shift and clip column duals to what a rectangular or gated problem allows."""
+    if p.square:
+        return v
+    n, m = p.c.shape
+    if math.isinf(p.gate) and m > n:
+        v = v - np.partition(v, n)[n]
+    return np.minimum(v, 0.0)

@@ -1,0 +1,267 @@
+"""The core method as a visible loop: seed, select, match, search, price, repeat; or leave for the dense method."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lap_warmstart import core, dense, duals, tight
+from lap_warmstart.problem import Problem
+from lap_warmstart.run import (
+    Core,
+    NoPath,
+    Run,
+    cold_dense,
+    drop_gated,
+    search_dense,
+    select_core,
+    slices,
+    survey,
+    warm_dense,
+)
+
+Vector = NDArray[np.float64]
+ROUNDS = 12
+# Row reduction on the core: passes, and scans a row (tried: 0 - 8, 4 - 32). More saves searches, costs pricing.
+PASSES = 4
+BUDGET = 12
+SMALL = 256
+
+
+def row_first(p: Problem) -> Vector:
+    """Return the seed ``v_j = min_i (c_ij - min_j c_ij)``: rows reduced before columns."""
+    n, m = p.c.shape
+    u, v = np.empty(n), np.full(m, np.inf)
+    zero = np.zeros(m)
+    for start, stop in slices(p.c):
+        duals.row_minima(p.c, zero, u, start, stop)
+        duals.lower_columns(p.c, u, v, start, stop)
+    return finite(v)
+
+
+def finite(v: Vector) -> Vector:
+    """Replace the infinite entries of a dual vector by 0."""
+    return np.where(np.isfinite(v), v, 0.0)
+
+
+def min_trick(p: Problem, u: Vector) -> Vector:
+    """Return the largest column duals that are feasible with the row duals `u` (at most 0 unless square)."""
+    v = np.full(p.c.shape[1], np.inf)
+    for start, stop in slices(p.c):
+        duals.lower_columns(p.c, u, v, start, stop)
+    return finite(v) if p.square else np.minimum(v, 0.0)
+
+
+def dual_bounds(p: Problem, *seeds: Vector) -> list[float]:
+    """Return the dual bound of each seed, in one pass over the costs."""
+    stack = np.ascontiguousarray(np.stack(seeds))
+    totals = np.zeros(len(seeds))
+    for start, stop in slices(p.c):
+        duals.bounds(p.c, stack, p.gate, start, stop, totals)
+    return [float(t) for t in totals + stack.sum(axis=1)]
+
+
+def sample(p: Problem, v: Vector) -> tuple[float, float]:
+    """Return the medians, over 64 rows, of the tight entries a row and of the share equal to the row's maximum."""
+    n = p.c.shape[0]
+    rows = np.unique(np.arange(64, dtype=np.int64) * n // 64)
+    counts, flat = np.empty(rows.size, dtype=np.int64), np.empty(rows.size)
+    duals.tight_sample(p.c, v, rows, counts, flat)
+    return float(np.median(counts)), float(np.median(flat))
+
+
+def solve_tight(run: Run, v: Vector, entries: float, *, above_zero: bool) -> bool:
+    """Match a zero-heavy square problem on its tight entries, then search; False if too many rows are left."""
+    n = run.x.size
+    limit = 32 if entries < 48 else 12
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    col, val, low = np.empty(limit * n, dtype=np.int32), np.empty(limit * n), np.empty(n)
+    run.clear(v)
+    for start, stop in slices(run.p.c):
+        tight.list_tight(run.p.c, run.v, above_zero, limit, ptr, col, val, low, start, stop)
+    left = tight.maximum_matching(ptr, col, run.x, run.y)
+    if left > n // 8:
+        return False
+    run.stats["greedy_fraction"] = 1.0 - left / n
+    run.stats["augmentations"] = left
+    search_dense(run)
+    return True
+
+
+def complete(run: Run, graph: Core) -> None:
+    """Add edges until the core has a complete matching, so that its searches cannot fail.
+
+    Raises
+    ------
+    NoPath
+        Arbitrary pairs of the leftover rows and columns do not give enough finite edges.
+    """
+    x, y = run.x.copy(), run.y.copy()
+    tight.maximum_matching(graph.ptr, graph.col, x, y)
+    rows, columns = np.flatnonzero(x < 0), np.flatnonzero(y < 0)
+    cols = np.empty((rows.size, 1), dtype=np.int32)
+    vals = np.empty((rows.size, 1))
+    left = columns.tolist()
+    for k, i in enumerate(rows):
+        j = next((j for j in reversed(left) if np.isfinite(run.p.c[i, j])), None)
+        if j is None:
+            raise NoPath
+        left.remove(j)
+        cols[k, 0], vals[k, 0] = j, run.p.c[i, j]
+    graph.add(rows, cols, vals, np.ones(rows.size, dtype=np.int64))
+    for i, j, cost in zip(rows.tolist(), cols[:, 0].tolist(), vals[:, 0].tolist()):
+        at = run.x[i]
+        if at >= 0 and cost - run.v[j] < graph.cx[i] - run.v[at]:
+            run.x[i] = run.y[at] = -1
+
+
+def price(run: Run, graph: Core, safe: Vector) -> int:
+    """Look for edges outside the core that are cheaper than a row's own; add them and unmatch the row."""
+    n = run.x.size
+    bad, counts = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    cols, vals = np.empty((n, core.PRICED), dtype=np.int32), np.empty((n, core.PRICED))
+    found = 0
+    for start, stop in slices(run.p.c):
+        found = core.price(
+            run.p.c, run.v, run.x, run.y, graph.cx, run.p.gate, run.p.integral, start, stop,
+            safe, bad, cols, vals, counts, found,
+        )  # fmt: skip
+    if found:
+        graph.add(bad[:found], cols[:found], vals[:found], counts[:found])
+    return found
+
+
+def hard_seed(run: Run, v: Vector) -> Vector:
+    """Choose the best seed for a cold problem on which column reduction matches less than half of the rows.
+
+    Candidates besides `v`: the Min-Trick of the row means, a coarse seed (a quarter of the rows and columns solved
+    exactly, extended to all), and the midpoint of these two; with a network its prediction and the midpoint with `v`.
+    The largest dual bound wins.
+    """
+    p = run.p
+    n = p.c.shape[0]
+    with np.errstate(invalid="ignore"):
+        means = p.c.mean(axis=1, dtype=np.float64)
+    if not np.isfinite(means).all():
+        return v
+    from_means = min_trick(p, means)
+    quarter = np.random.default_rng(n)
+    rows, columns = (np.sort(quarter.choice(n, n // 4, replace=False)) for _ in range(2))
+    part = Problem(np.ascontiguousarray(p.c[np.ix_(rows, columns)]), (n // 4, n // 4), False, False, p.integral, p.gate)
+    _, minima = survey(part)
+    inner = Run.start(part, minima)
+    (solve_core if n // 4 >= SMALL else cold_dense)(inner, minima)
+    run.stats["row_scans"] += inner.stats["row_scans"] // 4
+    u = np.empty(n)
+    for start, stop in slices(p.c):
+        duals.coarse_rows(p.c, columns, inner.v, u, start, stop)
+    coarse = min_trick(p, u)
+    seeds = [v, from_means, coarse, 0.5 * (from_means + coarse)]
+    if run.network is not None:
+        begin = time.perf_counter()
+        predicted = min_trick(p, run.network.predict_rows(p.c, v))
+        run.stats["predict_time"] = time.perf_counter() - begin
+        seeds += [predicted, 0.5 * (v + predicted)]
+    totals = dual_bounds(p, *seeds)
+    best = int(np.argmax(totals))
+    run.stats.update(cold_bound=totals[0], dual_bound=totals[best])
+    if best >= 4:
+        run.stats["seed"] = "warm" if best == 4 else "mid"
+    return seeds[best]
+
+
+def solve_core(run: Run, minima: Vector, seed: Vector | None = None) -> None:
+    """Solve by the core method, cold (`seed` None) or from column duals.
+
+    Raises
+    ------
+    NoPath
+        No complete matching exists.
+    """
+    p = run.p
+    n, m = p.c.shape
+    cold = seed is None
+    v = seed if seed is not None else (minima if p.square else np.zeros(m))
+    if p.square:
+        entries, flat = sample(p, v)
+        if entries >= 6:
+            if solve_tight(run, v, entries, above_zero=cold):
+                return
+            v = row_first(p)
+        elif cold and flat >= 0.5:
+            v = row_first(p)
+    k = min(16 if cold else 8, max(1, m // 2))
+    graph, low = select_core(p, v, k)
+    run.clear(v)
+    left = core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
+    if cold and p.square and left > n // 2:
+        better = hard_seed(run, v)
+        if better is not v:
+            v = better
+            graph, low = select_core(p, v, k)
+            run.clear(v)
+            left = core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
+    if p.gate < np.inf:
+        drop_gated(run)
+    if cold:
+        run.stats["row_scans"] += core.reduce_core(
+            graph.ptr, graph.col, graph.val, run.v, run.x, run.y, graph.cx, p.gate, PASSES, BUDGET * n
+        )
+    run.stats["greedy_fraction"] = 1.0 - left / n
+    run.stats["augmentations"] = left
+    if not rounds(run, graph, v, restart=cold and p.square):
+        now = run.v.copy() if p.square else np.minimum(run.v, 0.0)
+        first, second = dual_bounds(p, v, now)
+        warm_dense(run, v if first >= second else now)
+    run.stats["core_size"] = int(graph.ptr[-1])
+
+
+def rounds(run: Run, graph: Core, v: Vector, *, restart: bool) -> bool:
+    """Search and price until no edge outside the core is cheaper; False when the dense method should take over."""
+    p = run.p
+    n, m = p.c.shape
+    few = max(4, n // 128)
+    safe = np.full(n, -np.inf)
+    completed = False
+    before = 0
+    for count in range(1, ROUNDS + 1):
+        while True:
+            try:
+                graph.search(run)
+            except NoPath:
+                if completed:
+                    return False
+                completed = True
+                try:
+                    complete(run, graph)
+                except NoPath:
+                    return False
+            else:
+                break
+        if not p.square:
+            while core.repair_core(graph.ptr, graph.col, graph.val, run.v, run.x, run.y, graph.cx):
+                graph.search(run)
+            safe[:] = -np.inf
+        found = price(run, graph, safe)
+        run.stats["rounds"] = run.stats.get("rounds", 0) + 1
+        if not found and (p.square or not ((run.y < 0) & (run.v < 0.0)).any()):
+            return True
+        if count == 2 and restart and found > 1.2 * before and found > few:
+            v = row_first(p)
+            fresh, low = select_core(p, v, 16)
+            graph.ptr, graph.col, graph.val, graph.cx = fresh.ptr, fresh.col, fresh.val, fresh.cx
+            run.clear(v)
+            core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
+            return rounds(run, graph, v, restart=False)
+        before = found
+        if graph.ptr[-1] > 0.15 * n * m + 32 * n:
+            return False
+        if count == ROUNDS and found <= n // 16:
+            # Every other row has just been priced, so these rows can be searched densely and the answer is exact.
+            if not p.square:
+                dense.repair(p.c, run.v, run.x, run.y)
+            search_dense(run)
+            return True
+    return False

@@ -1,0 +1,200 @@
+"""The door: what the caller gave becomes a C-ordered minimisation problem, or an error that names what is wrong.
+
+Nothing behind it checks again. A C- or F-ordered matrix of float64 or float32 is used in place when it is square, has
+a gate, or has its contiguous direction along the longer side; otherwise, and to maximise, one copy is made.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from lemmata_core import InvalidInput
+from numpy.typing import NDArray
+
+from lap_warmstart.errors import InvalidDtype
+
+EXACT = 2**53
+
+
+@dataclass(slots=True)
+class Problem:
+    """A dense minimisation problem in the orientation of the kernels.
+
+    Attributes
+    ----------
+    c : ndarray (n, m)
+        C-ordered, float64 or float32; n <= m unless there is a gate.
+    shape : tuple of int
+        As given.
+    swap : bool
+        Rows of `c` are columns of the problem as given.
+    maximize : bool
+        `c` is the negated matrix.
+    integral : bool
+        The entries came as integers, so that sums are exact.
+    gate : float
+        Cost of leaving a row of `c` unmatched, infinite where that is not allowed.
+    """
+
+    c: NDArray[Any]
+    shape: tuple[int, int]
+    swap: bool
+    maximize: bool
+    integral: bool
+    gate: float
+
+    @property
+    def square(self) -> bool:
+        """Whether every row and column must be matched."""
+        return self.shape[0] == self.shape[1] and math.isinf(self.gate)
+
+
+class _Alias:
+    """Lends out the memory of a read-only array as if it could be written, since kernels are typed by that flag."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._keep = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
+
+
+def is_sparse(cost: object) -> bool:
+    """Whether `cost` is a scipy.sparse matrix or array."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(cost))
+
+
+def _from_torch(cost: Any) -> NDArray[Any]:
+    tensor = cost.detach().cpu()
+    if str(tensor.dtype) in ("torch.bfloat16", "torch.float16"):
+        tensor = tensor.float()
+    try:
+        return tensor.numpy()  # type: ignore[no-any-return]
+    except TypeError as err:
+        raise InvalidDtype.argument("cost", expected="a tensor of real numbers", got=str(tensor.dtype)) from err
+
+
+def numeric(cost: object) -> tuple[NDArray[Any], bool]:
+    """Return `cost` as a 2-D float64 or float32 array and whether its entries came as integers.
+
+    Raises
+    ------
+    InvalidInput
+        Not 2-D; integers beyond 2**53; strings, objects or complex numbers (`InvalidDtype`).
+    """
+    if type(cost).__module__.partition(".")[0] == "torch" and hasattr(cost, "detach"):
+        cost = _from_torch(cost)
+    if isinstance(cost, np.ma.MaskedArray):
+        raise InvalidInput.argument("cost", expected="a plain array", got="a masked array: fill it first (inf forbids)")
+    try:
+        a = np.asarray(cost)
+    except ValueError as err:
+        raise InvalidInput.argument("cost", expected="a 2-D array", got=f"rows of unequal length ({err})") from err
+    if a.ndim != 2:
+        raise InvalidInput.argument(
+            "cost", expected="a matrix (2-D array)", got=f"a {a.ndim}-D array of shape {a.shape}"
+        )
+    kind = a.dtype.kind
+    if kind == "f":
+        if a.dtype.itemsize == 2:
+            return a.astype(np.float32), False
+        if a.dtype.itemsize > 8:
+            wide = a
+            a = wide.astype(np.float64)
+            if not np.array_equal(wide, a, equal_nan=True):
+                raise InvalidInput.argument(
+                    "cost", expected="numbers that float64 holds exactly", got=f"dtype {wide.dtype}"
+                )
+        return (a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))), False
+    if kind == "b":
+        return a.astype(np.float64), True
+    if kind in "iu":
+        if a.dtype.itemsize == 8 and a.size and (int(a.max()) > EXACT or int(a.min()) < -EXACT):
+            raise InvalidInput.argument(
+                "cost",
+                expected="integers of at most 2**53 in absolute value",
+                got=f"values from {a.min()} to {a.max()}",
+            )
+        return a.astype(np.float64), True
+    if a.size == 0 and kind == "O":
+        return a.astype(np.float64), True
+    raise InvalidDtype.argument(
+        "cost", expected="real numbers (bool, integer or float)", got=f"dtype {a.dtype} (Cannot cast array data)"
+    )
+
+
+def gate_of(unmatched_cost: float | None, *, maximize: bool) -> float:
+    """Check `unmatched_cost` and return the gate of the minimisation problem (infinite for None)."""
+    if unmatched_cost is None:
+        return math.inf
+    try:
+        value = float(unmatched_cost)
+    except (TypeError, ValueError) as err:
+        raise InvalidInput.argument("unmatched_cost", expected="a number or None", got=unmatched_cost) from err
+    if maximize:
+        value = -value
+    if math.isnan(value) or value == -math.inf:
+        raise InvalidInput.argument("unmatched_cost", expected="a number that is not NaN", got=unmatched_cost)
+    return value
+
+
+def prepare(cost: object, *, maximize: bool, gate: float) -> Problem:
+    """Build the problem of the kernels from what the caller gave.
+
+    Parameters
+    ----------
+    cost : array-like (n, m)
+    maximize : bool
+    gate : float
+        As `gate_of` returns it.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    a, integral = numeric(cost)
+    shape = (int(a.shape[0]), int(a.shape[1]))
+    swap = not a.flags.c_contiguous and a.flags.f_contiguous
+    c = a.T if swap else a
+    if math.isinf(gate) and c.shape[0] > c.shape[1]:
+        c, swap = c.T, not swap
+    if maximize:
+        c = np.negative(c, order="C")
+    c = np.ascontiguousarray(c)
+    if not c.flags.writeable:
+        c = np.asarray(_Alias(c))
+    return Problem(c, shape, swap, maximize, integral, gate)
+
+
+def refuse(problem: Problem, status: int) -> InvalidInput:
+    """Return the error for a status of the survey that is not about feasibility."""
+    from lap_warmstart.dense import NAN, UNBOUNDED
+
+    c = problem.c
+
+    def first(bad: Any) -> tuple[int, int]:
+        if problem.swap:
+            where = np.argwhere(bad(c.T))[0]
+        else:
+            where = next(np.array([i, np.flatnonzero(bad(row))[0]]) for i, row in enumerate(c) if bad(row).any())
+        return int(where[0]), int(where[1])
+
+    if status == NAN:
+        return InvalidInput.argument(
+            "cost", expected="no NaN", got=f"NaN at {first(np.isnan)}: matrix contains invalid numeric entries"
+        )
+    if status == UNBOUNDED:
+        name = "inf" if problem.maximize else "-inf"
+        return InvalidInput.argument(
+            "cost",
+            expected=f"no {name} when {'maximising' if problem.maximize else 'minimising'}",
+            got=f"{name} at {first(np.isneginf)}: matrix contains invalid numeric entries",
+        )
+    return InvalidInput.argument(
+        "cost",
+        expected="a range (max - min) of at most half the largest float; rescale the costs",
+        got="costs whose differences overflow",
+    )

@@ -1,0 +1,203 @@
+"""Problems given or reduced to a graph: scipy.sparse input and gated problems, solved exactly without pricing."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from lemmata_core import InvalidInput
+from numpy.typing import NDArray
+
+from lap_warmstart import core, dense, gated, pricing, warm
+from lap_warmstart.errors import InvalidDtype
+from lap_warmstart.partial import decompose
+from lap_warmstart.problem import EXACT, Problem
+from lap_warmstart.result import AssignmentResult
+from lap_warmstart.run import Core, NoPath, Run
+
+Vector = NDArray[np.float64]
+
+
+def solve_graph(run: Run, graph: Core, seed: Vector | None) -> None:
+    """Solve on a complete graph of the problem (no pricing), cold or from the column duals `seed`.
+
+    Raises
+    ------
+    NoPath
+        No complete matching exists.
+    """
+    p = run.p
+    n, m = run.x.size, run.y.size
+    if seed is not None:
+        v = seed
+    elif p.square:
+        v = np.full(m, np.inf)
+        np.minimum.at(v, graph.col, graph.val)
+        v = pricing.finite(v)
+    else:
+        v = np.zeros(m)
+    run.clear(v)
+    low = _row_minima(graph, v)
+    core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
+    if not math.isinf(p.gate):
+        over = (run.x >= 0) & (low >= p.gate)
+        run.y[run.x[over]] = -1
+        run.x[over] = -1
+    left = int(np.count_nonzero(run.x < 0))
+    run.stats["greedy_fraction"] = 1.0 - left / max(n, 1)
+    run.stats["augmentations"] = left
+    run.stats["core_size"] = int(graph.ptr[-1])
+    graph.search(run)
+    if not p.square:
+        while core.repair_core(graph.ptr, graph.col, graph.val, run.v, run.x, run.y, graph.cx):
+            graph.search(run)
+        graph.search(run)
+
+
+def _row_minima(graph: Core, v: Vector) -> Vector:
+    low = np.full(graph.ptr.size - 1, np.inf)
+    filled = np.flatnonzero(np.diff(graph.ptr))
+    if filled.size:
+        low[filled] = np.minimum.reduceat(graph.val - v[graph.col], graph.ptr[filled])
+    return low
+
+
+def solve_gated(run: Run, seed: Vector | None) -> None:
+    """Solve a dense gated problem on its entries below the gate, the only ones that can be used (since v <= 0)."""
+    p = run.p
+    m = p.c.shape[1]
+    limit = min(m, max(64, m // 8))
+    graph = entries_below(p, np.nextafter(p.gate, -math.inf), limit)
+    if graph is None:
+        pricing.solve_core(run, np.zeros(m), seed)
+        return
+    solve_graph(run, graph, None if seed is None else np.minimum(seed, 0.0))
+
+
+def entries_below(p: Problem, bound: float, limit: int) -> Core | None:
+    """Collect the entries of at most `bound`; None when a row has more than `limit`."""
+    n = p.c.shape[0]
+    ptr = np.zeros(n + 1, dtype=np.int64)
+    status, col, val = gated.collect_below(p.c, bound, limit, ptr)
+    return Core(ptr, col, val, np.zeros(n)) if status == dense.OK else None
+
+
+def _read(cost: Any, maximize: bool) -> tuple[Any, bool]:
+    """Return the stored entries as csr (float64, to be minimised) and whether they came as integers."""
+    from scipy.sparse import csr_array
+
+    a = csr_array(cost)
+    if a.ndim != 2:
+        raise InvalidInput.argument("cost", expected="a matrix (2-D array)", got=f"a {a.ndim}-D sparse array")
+    kind = a.dtype.kind
+    if kind not in "biuf":
+        raise InvalidDtype.argument("cost", expected="real numbers (bool, integer or float)", got=f"dtype {a.dtype}")
+    if kind in "iu" and a.nnz and (int(a.data.max()) > EXACT or int(a.data.min()) < -EXACT):
+        raise InvalidInput.argument(
+            "cost", expected="integers of at most 2**53 in absolute value", got="larger stored values"
+        )
+    a = csr_array((a.data.astype(np.float64), a.indices.copy(), a.indptr.copy()), shape=a.shape)
+    if not a.has_canonical_format:
+        a.sum_duplicates()
+    if maximize:
+        a.data *= -1.0
+    if np.isnan(a.data).any():
+        k = int(np.flatnonzero(np.isnan(a.data))[0])
+        i = int(np.searchsorted(a.indptr, k, side="right") - 1)
+        raise InvalidInput.argument("cost", expected="no NaN", got=f"NaN at {(i, int(a.indices[k]))}")
+    if np.isneginf(a.data).any():
+        raise InvalidInput.argument(
+            "cost", expected=f"no {'inf' if maximize else '-inf'} entries", got="an unbounded entry"
+        )
+    finite = np.isfinite(a.data)
+    if not finite.all():
+        rows = np.repeat(np.arange(a.shape[0]), np.diff(a.indptr))[finite]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=a.shape[0]))])
+        a = csr_array((a.data[finite], a.indices[finite], indptr), shape=a.shape)
+    return a, kind in "biu"
+
+
+def solve_sparse(
+    cost: Any, maximize: bool, gate: float, on_infeasible: str, warm_start: object, begin: float
+) -> AssignmentResult:
+    """Solve a scipy.sparse problem; see `lap_warmstart.solve`."""
+    a, integral = _read(cost, bool(maximize))
+    return _solve_csr(a, bool(maximize), integral, gate, on_infeasible, warm_start, begin)
+
+
+def solve_finite(p: Problem, on_infeasible: str, warm_start: object, begin: float) -> AssignmentResult:
+    """Solve a dense problem as the graph of its finite entries (``method="sparse"``)."""
+    from scipy.sparse import csr_array
+
+    from lap_warmstart.problem import refuse
+    from lap_warmstart.run import survey
+
+    status, _ = survey(p)
+    if status not in (dense.OK, dense.INFEASIBLE):
+        raise refuse(p, status)
+    c = p.c.T if p.swap else p.c
+    rows, columns = np.nonzero(np.isfinite(c))
+    a = csr_array((c[rows, columns].astype(np.float64), (rows, columns)), shape=c.shape)
+    return _solve_csr(a, p.maximize, p.integral, p.gate, on_infeasible, warm_start, begin)
+
+
+def _solve_csr(
+    a: Any, maximize: bool, integral: bool, gate: float, on_infeasible: str, warm_start: object, begin: float
+) -> AssignmentResult:
+    from lap_warmstart.large import clip_columns
+
+    shape = (int(a.shape[0]), int(a.shape[1]))
+    swap = math.isinf(gate) and shape[0] > shape[1]
+    if swap:
+        a = a.T.tocsr()
+    n, m = a.shape
+    # The kernels' problem has no dense matrix here; a broadcast placeholder carries its shape.
+    p = Problem(np.broadcast_to(np.float64(0.0), (n, m)), shape, swap, maximize, integral, gate)
+    run = Run.start(p, np.zeros(m))
+    graph = Core(a.indptr.astype(np.int64), a.indices.astype(np.int32), a.data, np.zeros(n))
+    warm.check(warm_start, shape)
+    seed = None
+    if warm_start is not None and not isinstance(warm_start, str):
+        prediction = warm.read(warm_start, p)
+        v = prediction.columns
+        if v is None and prediction.rows is not None:
+            v = np.full(m, np.inf)
+            rows = np.repeat(np.arange(n), np.diff(graph.ptr))
+            np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
+        seed = clip_columns(p, pricing.finite(v))
+        run.stats["seed"] = "warm"
+    try:
+        if n and m:
+            solve_graph(run, graph, seed)
+    except NoPath:
+        return _infeasible(a, p, on_infeasible, begin)
+    return AssignmentResult(
+        run.x, np.where(run.x >= 0, graph.cx, 0.0), run.v, shape, "sparse", time.perf_counter() - begin,
+        swap=swap, maximize=maximize, gate=gate, stats=run.stats,
+    )  # fmt: skip
+
+
+def _infeasible(a: Any, p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
+    from lap_warmstart.solve import violation
+
+    parts = decompose(a)
+    rows, columns = (parts.columns, parts.rows) if p.swap else (parts.rows, parts.columns)
+    if on_infeasible == "raise":
+        raise violation(rows, columns, parts.size, p)
+    n, m = a.shape
+    x, u, v, costs = np.full(n, -1, dtype=np.int64), np.zeros(n), np.zeros(m), np.zeros(n)
+    others = np.setdiff1d(np.arange(n), parts.rows), np.setdiff1d(np.arange(m), parts.columns)
+    for block_rows, block_columns in ((parts.rows, parts.columns), others):
+        if block_rows.size == 0 or block_columns.size == 0:
+            continue
+        block = solve_sparse(a[block_rows][:, block_columns], False, math.inf, "raise", None, begin)
+        pairs = np.flatnonzero(block.row_to_col >= 0)
+        x[block_rows[pairs]] = block_columns[block.row_to_col[pairs]]
+        costs[block_rows[pairs]] = block._row_costs()[pairs]
+        u[block_rows], v[block_columns] = block.u, block.v
+    return AssignmentResult(
+        x, costs, v, p.shape, "partial", time.perf_counter() - begin,
+        swap=p.swap, maximize=p.maximize, status="partial", u=u,
+    )  # fmt: skip

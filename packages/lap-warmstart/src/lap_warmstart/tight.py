@@ -1,0 +1,104 @@
+"""Kernels for zero-heavy problems: lists of tight columns and a maximum matching on them (Pothen-Fan)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lap_warmstart.core import _collect
+from lap_warmstart.simd import row_min
+
+
+@njit(cache=True, nogil=True)
+def list_tight(c, v, above_zero, limit, ptr, col, val, low, start, stop):
+    """List up to `limit` entries of least reduced cost of each row, walking cyclically from a column that moves.
+
+    `above_zero` says that no reduced cost is negative (`v` holds the column minima): then nearly every row minimum of
+    a zero-heavy matrix is 0 and the walk stops when the list is full, long before the end of the row.
+    """
+    n, m = c.shape
+    blocks = max(m // 16, 1)
+    for i in range(start, stop):
+        row = c[i]
+        base = ptr[i]
+        begin = (i * blocks // n) % blocks
+        count = 0
+        if above_zero:
+            low[i] = 0.0
+            count = _collect(row, v, 0.0, begin, limit, col, val, base)
+        if count == 0:
+            low[i] = row_min(row, v)
+            if low[i] < np.inf:
+                count = _collect(row, v, low[i], begin, limit, col, val, base)
+        ptr[i + 1] = base + count
+
+
+@njit(cache=True, nogil=True)
+def maximum_matching(ptr, col, x, y):
+    """Extend the matching (x, y) on the graph to a maximum one: depth-first search with lookahead (Pothen and Fan).
+
+    Returns the number of rows left free.
+    """
+    n = x.size
+    ahead = ptr[:-1].copy()
+    seen = np.full(y.size, -1, np.int64)
+    at = np.empty(n, np.int64)
+    stack = np.empty(n, np.int64)
+    via = np.empty(n, np.int64)
+    free = np.empty(n, np.int64)
+    n_free = 0
+    for i in range(n):
+        if x[i] < 0:
+            free[n_free] = i
+            n_free += 1
+    stamp = 0
+    while True:
+        progress = False
+        left = 0
+        for f in range(n_free):
+            root = free[f]
+            depth = 0
+            stack[0] = root
+            at[0] = ptr[root]
+            found = -1
+            while depth >= 0:
+                i = stack[depth]
+                while ahead[i] < ptr[i + 1]:
+                    j = col[ahead[i]]
+                    ahead[i] += 1
+                    if y[j] < 0:
+                        found = j
+                        break
+                if found >= 0:
+                    break
+                deeper = False
+                while at[depth] < ptr[i + 1]:
+                    j = col[at[depth]]
+                    at[depth] += 1
+                    if seen[j] != stamp:
+                        seen[j] = stamp
+                        via[depth] = j
+                        depth += 1
+                        stack[depth] = y[j]
+                        at[depth] = ptr[y[j]]
+                        deeper = True
+                        break
+                if not deeper:
+                    depth -= 1
+            if found < 0:
+                free[left] = root
+                left += 1
+                continue
+            progress = True
+            j = found
+            while depth >= 0:
+                i = stack[depth]
+                x[i] = j
+                y[j] = i
+                depth -= 1
+                if depth >= 0:
+                    j = via[depth]
+        n_free = left
+        stamp += 1
+        if not progress or n_free == 0:
+            return n_free

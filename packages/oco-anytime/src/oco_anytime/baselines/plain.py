@@ -1,0 +1,130 @@
+"""What the baselines share that keep a decision, a queue and nothing else."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from lemmata_core import InvalidInput
+
+from oco_anytime.certificate import Certificate
+from oco_anytime.domains.base import Domain, vector
+from oco_anytime.learner import STATE_VERSION, Learner, check_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike
+
+    from oco_anytime.domains.base import Vector
+
+
+class QueueLearner(Learner):
+    """A decision x, a queue Q, counts. Several constraints act through the largest (first index on ties).
+
+    Parameters
+    ----------
+    domain : Domain
+    x0 : array_like, shape (d,), optional
+    """
+
+    _start_queue = 0.0
+
+    def __init__(self, domain: Domain, *, x0: ArrayLike | None = None) -> None:
+        if not isinstance(domain, Domain):
+            raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
+        self.domain = domain
+        x = domain.project(domain.center()) if x0 is None else vector(x0, "x0", domain.dim)
+        if not domain.contains(x, 1e-9):
+            raise InvalidInput.argument("x0", expected="a point of the domain", got=str(x))
+        self._set_x(x.copy())
+        self._t = self._violated = 0
+        self._q = self._start_queue
+        self._gf = self._ga = self._total = 0.0
+        self._ccv = np.zeros(1)
+
+    def _set_x(self, x: Vector) -> None:
+        x.flags.writeable = False
+        self._x = x
+
+    def predict(self) -> Vector:
+        """The decision x_t, shape (d,), read-only."""
+        return self._x
+
+    def update(self, cost_grad: ArrayLike, violation: ArrayLike = 0.0, violation_grad: ArrayLike | None = None) -> Self:
+        """Take in the round; see `AnytimeCOCO.update`. Signed violations with their gradients are used where given."""
+        c = vector(cost_grad, "cost_grad", self.domain.dim)
+        values = vector(np.atleast_1d(np.asarray(violation, dtype=float)), "violation")
+        v, a = 0.0, np.zeros(self.domain.dim)
+        if values.size:
+            i = int(np.argmax(values))
+            v = float(values[i])
+            if violation_grad is not None:
+                rows = np.asarray(violation_grad, dtype=float)
+                rows = rows[None] if rows.ndim == 1 else rows
+                if rows.shape != (values.size, self.domain.dim):
+                    raise InvalidInput.argument(
+                        "violation_grad",
+                        expected=f"shape ({values.size}, {self.domain.dim})",
+                        got=f"shape {rows.shape}",
+                    )
+                a = vector(rows[i], "violation_grad", self.domain.dim)
+            elif v > 0.0:
+                raise InvalidInput.argument(
+                    "violation_grad", expected="a subgradient, since the violation is positive", got="None"
+                )
+        x = self._step(self._t + 1, c, v, a)
+        positive = np.maximum(values, 0.0)
+        if positive.size > self._ccv.size:
+            self._ccv = np.concatenate([self._ccv, np.zeros(positive.size - self._ccv.size)])
+        self._ccv[: positive.size] += positive
+        self._t += 1
+        self._violated += v > 0.0
+        self._total += max(v, 0.0)
+        self._gf = max(self._gf, float(np.linalg.norm(c)))
+        self._ga = max(self._ga, float(np.linalg.norm(a)) if v > 0 else 0.0)
+        self._set_x(x)
+        return self
+
+    @abstractmethod
+    def _step(self, t: int, c: Vector, v: float, a: Vector) -> Vector:
+        """The next decision after round t (from 1); updates the queue once nothing can fail any more."""
+
+    def certificate(self) -> Certificate:
+        """Counts; these methods have no certificate, so `regret_upper` is NaN."""
+        return Certificate(
+            t=self._t,
+            regret_upper=float("nan"),
+            regret_budget=None,
+            ccv=self._total,
+            ccv_per_constraint=self._ccv.copy(),
+            violated_rounds=self._violated,
+            penalty=self._q,
+            lipschitz=(self._gf, self._ga),
+            lipschitz_exceeded=0,
+            epochs=1,
+            status="ok",
+        )
+
+    _numbers = ("_t", "_violated", "_q", "_gf", "_ga", "_total")
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state: see `Learner.state_dict`."""
+        return {
+            "version": STATE_VERSION,
+            "learner": type(self).__name__,
+            "dim": self.domain.dim,
+            "x": self._x.copy(),
+            "ccv": self._ccv.copy(),
+            "numbers": {name: getattr(self, name) for name in self._numbers},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
+        """Take over a state: see `Learner.load_state_dict`."""
+        check_state(self, state)
+        self._set_x(vector(state["x"], "state['x']", self.domain.dim).copy())
+        self._ccv = vector(state["ccv"], "state['ccv']").copy()
+        for name in self._numbers:
+            setattr(self, name, state["numbers"][name])
+        return self

@@ -1,0 +1,105 @@
+"""What an environment is: it sees the decision and answers with a cost and constraints."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from lemmata_core import InvalidInput
+
+if TYPE_CHECKING:
+    from oco_anytime.domains.base import Domain, Vector
+    from oco_anytime.learner import Learner
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a round reveals at the decision x.
+
+    Attributes
+    ----------
+    cost : float
+        f_t(x).
+    cost_grad : numpy.ndarray, shape (d,)
+    violation : float or numpy.ndarray, shape (m,)
+        g_t(x), signed.
+    violation_grad : numpy.ndarray, shape (d,) or (m, d), or None
+    """
+
+    cost: float
+    cost_grad: Vector
+    violation: Any = 0.0
+    violation_grad: Vector | None = None
+
+    def feedback(self, learner: Learner) -> tuple[Any, ...]:  # noqa: ARG002 - part of the interface
+        """The arguments of `Learner.update`."""
+        return self.cost_grad, self.violation, self.violation_grad
+
+
+class Environment(ABC):
+    """A stream of rounds. The same seed gives the same stream, and a round depends on (t, x) only.
+
+    Attributes
+    ----------
+    domain : Domain
+    """
+
+    domain: Domain
+
+    def predict(self, learner: Learner, t: int) -> Vector:  # noqa: ARG002 - environments with hints use t
+        """Ask the learner for its decision; environments that give hints pass them here."""
+        return learner.predict()
+
+    @abstractmethod
+    def round(self, t: int, x: Vector) -> Outcome:
+        """Round t (from 0) at the decision x."""
+
+    def linear(self, rounds: int) -> tuple[Vector, Vector | None, Vector | None] | None:  # noqa: ARG002
+        """Costs (T, d), rows (T, d) or (T, m, d), right-hand sides, if the whole stream is linear; else None."""
+        return None
+
+
+class LinearEnvironment(Environment):
+    """Linear costs and constraints given as arrays.
+
+    Parameters
+    ----------
+    domain : Domain
+    costs : numpy.ndarray, shape (T, d)
+    A : numpy.ndarray, shape (T, d) or (T, m, d), optional
+    b : numpy.ndarray, shape (T,) or (T, m), optional
+
+    Attributes
+    ----------
+    comparator : numpy.ndarray, shape (d,), or None
+        A point that satisfies every constraint, where the environment knows one.
+    """
+
+    comparator: Vector | None = None
+
+    def __init__(self, domain: Domain, costs: Vector, A: Vector | None = None, b: Vector | None = None) -> None:
+        self.domain, self.costs, self.A, self.b = domain, costs, A, b
+
+    def round(self, t: int, x: Vector) -> Outcome:
+        """Round t (from 0) at the decision x."""
+        if t >= self.costs.shape[0]:
+            raise InvalidInput.argument(
+                "t", expected=f"a round below {self.costs.shape[0]}, the stream's length", got=t
+            )
+        c = self.costs[t]
+        if self.A is None or self.b is None:
+            return Outcome(float(c @ x), c)
+        a = self.A[t]
+        v = a @ x - self.b[t]
+        return Outcome(float(c @ x), c, float(v) if v.ndim == 0 else v, a)
+
+    def linear(self, rounds: int) -> tuple[Vector, Vector | None, Vector | None]:
+        """The first `rounds` rounds as arrays."""
+        if rounds > self.costs.shape[0]:
+            raise InvalidInput.argument(
+                "rounds", expected=f"at most {self.costs.shape[0]}, the stream's length", got=rounds
+            )
+        rows = None if self.A is None else self.A[:rounds]
+        return self.costs[:rounds], rows, None if self.b is None else np.asarray(self.b)[:rounds]

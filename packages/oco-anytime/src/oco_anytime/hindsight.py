@@ -1,0 +1,387 @@
+"""The best fixed decision in hindsight: exact, by constraint generation, so that regret can be measured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from lemmata_core import InvalidInput
+from lemmata_core.check import one_of
+
+from oco_anytime.domains.base import Domain, vector
+from oco_anytime.domains.simple import Ball, L1Ball
+from oco_anytime.implicit import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+
+    from oco_anytime.domains.base import Vector
+
+_TOL = 1e-10
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """The best fixed decision.
+
+    Attributes
+    ----------
+    x : numpy.ndarray, shape (d,)
+        NaN if there is none.
+    objective : float
+        Its total cost; infinity if there is none.
+    status : str
+        ``"optimal"`` or ``"infeasible"``; ``"inaccurate"`` if the solver of a non-linear cost says so.
+    n_active : int
+        Constraint rows in the last working set.
+    n_iter : int
+        Rounds of constraint generation.
+    wall_time : float
+        Seconds.
+    """
+
+    x: Vector
+    objective: float
+    status: str
+    n_active: int
+    n_iter: int
+    wall_time: float
+
+
+def best_fixed(
+    domain: Domain,
+    cost_sum: ArrayLike,
+    A: ArrayLike | None = None,
+    b: ArrayLike | None = None,
+    *,
+    cost: Callable[[Any], Any] | None = None,
+) -> Hindsight:
+    """Minimise ``<cost_sum, x>`` (plus `cost`) over the domain and {A x <= b}.
+
+    Parameters
+    ----------
+    domain : Domain
+    cost_sum : array_like, shape (d,)
+        Sum of the cost gradients.
+    A : array_like, shape (n, d), optional
+        All constraint rows, of all rounds.
+    b : array_like, shape (n,), optional
+        0 unless given.
+    cost : callable, optional
+        From a cvxpy variable of shape (d,) to a convex cvxpy expression that is added to the linear cost.
+
+    Returns
+    -------
+    Hindsight
+
+    Raises
+    ------
+    InvalidInput
+        For wrong shapes, NaN or infinity.
+
+    Notes
+    -----
+    Only violated rows enter the problem that is solved: a linear program by HiGHS where the domain is a polyhedron,
+    an exact active-set step on the ball, cvxpy otherwise.
+    """
+    c, rows, rhs = _checked(domain, cost_sum, A, b)
+    return _generate(_solver(domain, c, cost), rows, rhs, np.empty(0, dtype=np.int64))[0]
+
+
+def _checked(
+    domain: Domain, cost_sum: ArrayLike, A: ArrayLike | None, b: ArrayLike | None
+) -> tuple[Vector, Vector, Vector]:
+    c = vector(cost_sum, "cost_sum", domain.dim)
+    rows = np.empty((0, domain.dim)) if A is None else np.asarray(A, dtype=float)
+    if rows.ndim == 3:
+        rows = rows.reshape(-1, rows.shape[2])
+    if rows.ndim != 2 or rows.shape[1] != domain.dim or not np.isfinite(rows).all():
+        raise InvalidInput.argument(
+            "A", expected=f"finite numbers of shape (n, {domain.dim})", got=f"shape {rows.shape}"
+        )
+    rhs = np.zeros(rows.shape[0]) if b is None else np.asarray(b, dtype=float).reshape(-1)
+    if rhs.size == 1 and rows.shape[0] != 1:
+        rhs = np.full(rows.shape[0], rhs[0])
+    if rhs.size != rows.shape[0] or not np.isfinite(rhs).all():
+        raise InvalidInput.argument("b", expected=f"{rows.shape[0]} finite numbers", got=f"shape {np.shape(b)}")
+    return c, rows, rhs
+
+
+def _generate(solve: Any, rows: Vector, rhs: Vector, working: np.ndarray) -> tuple[Hindsight, np.ndarray]:
+    """Solve with a working set of rows, add the most violated, until none is."""
+    began = time.perf_counter()
+    batch = max(4, rows.shape[1])
+    n_iter = 0
+    while True:
+        n_iter += 1
+        x, objective, status = solve(rows[working], rhs[working])
+        if status == "infeasible" or rows.shape[0] == 0:
+            break
+        excess = rows @ x - rhs
+        worst = float(excess.max())
+        if worst <= _TOL * max(1.0, float(np.abs(rhs).max())):
+            break
+        k = min(batch, excess.size)
+        new = np.argpartition(-excess, k - 1)[:k]
+        new = np.setdiff1d(new[excess[new] > 0.0], working)
+        if new.size == 0:
+            status = "inaccurate"
+            break
+        working = np.concatenate([working, new])
+    return Hindsight(x, objective, status, working.size, n_iter, time.perf_counter() - began), working
+
+
+def _solver(domain: Domain, c: Vector, cost: Any) -> Any:
+    if cost is not None:
+        return lambda A, b: _cvxpy(domain, c, A, b, cost)
+    if isinstance(domain, Ball):
+        return lambda A, b: _on_ball(domain, c, A, b)
+    if isinstance(domain, L1Ball):
+        return lambda A, b: _on_l1(domain, c, A, b)
+    rows = domain.polyhedron()
+    if rows is not None:
+        return lambda A, b: _linear_program(rows, c, A, b)
+    return lambda A, b: _cvxpy(domain, c, A, b, None)
+
+
+def _linear_program(rows: Any, c: Vector, A: Vector, b: Vector) -> tuple[Vector, float, str]:
+    from scipy.optimize import linprog
+
+    A_ub, b_ub, A_eq, b_eq, lower, upper = rows
+    size = float(np.abs(c).max()) or 1.0
+    found = linprog(
+        c / size,
+        A_ub=np.vstack([A_ub, A]) if A_ub.size or A.size else None,
+        b_ub=np.concatenate([b_ub, b]) if A_ub.size or A.size else None,
+        A_eq=A_eq if A_eq.size else None,
+        b_eq=b_eq if A_eq.size else None,
+        bounds=np.column_stack([lower, upper]),
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if found.x is None:
+        return np.full(c.size, np.nan), np.inf, "infeasible"
+    return found.x, float(c @ found.x), "optimal"
+
+
+def _on_l1(domain: L1Ball, c: Vector, A: Vector, b: Vector) -> tuple[Vector, float, str]:
+    # x = p - n with p, n >= 0 and sum p + n <= radius
+    d = domain.dim
+    one, none = np.ones((1, 2 * d)), np.empty((0, 2 * d))
+    lifted = (one, np.array([domain.radius]), none, np.empty(0), np.zeros(2 * d), np.full(2 * d, domain.radius))
+    x, objective, status = _linear_program(lifted, np.concatenate([c, -c]), np.hstack([A, -A]), b)
+    return x[:d] - x[d:], objective, status
+
+
+def _on_ball(domain: Ball, c: Vector, A: Vector, b: Vector) -> tuple[Vector, float, str]:
+    """Linear cost on a ball and a polyhedron: y(mu) = argmin <c,y> + mu ||y||^2/2 runs along one ray while its active
+    rows stay the same, and ||y(mu)|| falls in mu, so the right mu follows in a few solves.
+    """
+    center, radius = domain.center(), domain.radius
+    size = float(np.linalg.norm(c))
+    if A.shape[0] == 0:
+        x = domain.support(c)
+        return x, float(c @ x), "optimal"
+    unit = c / size if size > 0.0 else c
+    norms = np.linalg.norm(A, axis=1)
+    flat = norms <= 0.0
+    if (b[flat] < 0.0).any():
+        return np.full(c.size, np.nan), np.inf, "infeasible"
+    rows, rhs = A[~flat] / norms[~flat, None], (b[~flat] - A[~flat] @ center) / norms[~flat]
+    y = _quadratic(np.zeros(c.size), rows, rhs)
+    if y is None or np.linalg.norm(y[0]) > radius * (1.0 + 1e-12):
+        return np.full(c.size, np.nan), np.inf, "infeasible"
+    if size == 0.0:
+        return center + y[0], 0.0, "optimal"
+    return _along_ray(center, radius, c, unit, rows, rhs)
+
+
+def _along_ray(
+    center: Vector, radius: float, c: Vector, unit: Vector, rows: Vector, rhs: Vector
+) -> tuple[Vector, float, str]:
+    mu, lo, hi = 1.0 / radius, 0.0, np.inf
+    status = "inaccurate"
+    point = center
+    for _ in range(300):
+        found = _quadratic(-unit / mu, rows, rhs)
+        if found is None:
+            return np.full(c.size, np.nan), np.inf, "infeasible"
+        point, active = found
+        inside = float(np.linalg.norm(point)) <= radius
+        lo, hi = (lo, mu) if inside else (mu, hi)
+        base, ray = _ray(unit, rows[active], rhs[active])
+        length, gap = float(np.linalg.norm(ray)), radius**2 - float(base @ base)
+        if length <= 1e-13:
+            # a vertex: the optimum if the cost alone holds it there, else the ray goes on from it at a smaller mu
+            held = np.linalg.lstsq(rows[active].T, -unit, rcond=1e-12)[0] if active.size else np.empty(0)
+            if inside and (held >= -1e-12).all():
+                status = "optimal"
+                break
+            want = 0.0 if inside else np.inf
+        else:
+            want = length / np.sqrt(gap) if gap > 0.0 else np.inf
+        if abs(want - mu) <= 1e-14 * mu or (np.isfinite(hi) and hi - lo <= 1e-15 * hi) or mu <= 1e-13 / radius:
+            status = "optimal"
+            break
+        bisect = 0.5 * (lo + hi) if np.isfinite(hi) and lo > 0.0 else (0.25 * hi if np.isfinite(hi) else 4.0 * lo)
+        mu = want if lo < want < hi else bisect
+    x = center + point
+    return x, float(c @ x), status
+
+
+def _quadratic(y: Vector, rows: Vector, rhs: Vector) -> tuple[Vector, np.ndarray] | None:
+    """The projection of y onto {rows x <= rhs} and its active rows, by DAQP's dual active-set method."""
+    import daqp
+
+    x, _, flag, info = daqp.solve(np.eye(y.size), -y, rows, rhs, primal_tol=1e-12, dual_tol=1e-12, iter_limit=10000)
+    if flag <= 0:
+        return None
+    return x, np.flatnonzero(np.asarray(info["lam"]) > 0.0)
+
+
+def _ray(c: Vector, rows: Vector, rhs: Vector) -> tuple[Vector, Vector]:
+    """Minimum-norm point of {rows x = rhs}, and -c projected on the rows' null space."""
+    if rows.shape[0] == 0:
+        return np.zeros(c.size), -c
+    base = np.linalg.lstsq(rows, rhs, rcond=1e-12)[0]
+    return base, -(c - rows.T @ np.linalg.lstsq(rows.T, c, rcond=1e-12)[0])
+
+
+def _cvxpy(domain: Domain, c: Vector, A: Vector, b: Vector, cost: Any) -> tuple[Vector, float, str]:
+    import cvxpy as cp
+
+    x = cp.Variable(domain.dim)
+    limits = domain.cvxpy(x)
+    if A.shape[0]:
+        limits.append(A @ x <= b)
+    value = c @ x if cost is None else c @ x + cost(x)
+    problem = cp.Problem(cp.Minimize(value), limits)
+    problem.solve(solver=cp.CLARABEL)
+    if x.value is None:
+        return np.full(c.size, np.nan), np.inf, "infeasible"
+    return np.array(x.value), float(problem.value), "optimal" if problem.status == cp.OPTIMAL else "inaccurate"
+
+
+class HindsightTracker:
+    """Regret over time: collects rounds and solves for the best fixed decision at checkpoints.
+
+    The active rows of one checkpoint start the next, so that a whole curve costs little more than its last point.
+
+    Parameters
+    ----------
+    domain : Domain
+    checkpoints : "log" or sequence of int
+        Rounds at which to solve; ``"log"``: 1, 2, 4, 8, ...
+    """
+
+    def __init__(self, domain: Domain, checkpoints: Any = "log") -> None:
+        self.domain = domain
+        if isinstance(checkpoints, str):
+            one_of(checkpoints, "checkpoints", ("log",))
+            self._wanted: set[int] | None = None
+        else:
+            self._wanted = {int(t) for t in checkpoints}
+        self._sum = np.zeros(domain.dim)
+        self._rows = np.empty((64, domain.dim))
+        self._rhs = np.empty(64)
+        self._n = self._t = 0
+        self._paid: float | None = 0.0
+        self._working = np.empty(0, dtype=np.int64)
+        self._solved: list[tuple[int, float, Hindsight]] = []
+        self._ends: list[int] = []
+
+    def push(self, c: ArrayLike, a: ArrayLike | None = None, b: ArrayLike = 0.0, x: ArrayLike | None = None) -> Self:
+        """Add a round.
+
+        Parameters
+        ----------
+        c : array_like, shape (d,)
+            Cost gradient.
+        a : array_like, shape (d,) or (m, d), optional
+            Constraint rows.
+        b : float or array_like, shape (m,)
+        x : array_like, shape (d,), optional
+            The decision that was played; `regret` needs it in every round.
+
+        Returns
+        -------
+        HindsightTracker
+            Itself.
+        """
+        rows = None if a is None else np.atleast_2d(np.asarray(a, dtype=float))
+        rhs = None if rows is None else np.broadcast_to(np.asarray(b, dtype=float), (rows.shape[0],))
+        grad, rows, rhs = _checked(self.domain, c, rows, rhs)
+        point = None if x is None else vector(x, "x", self.domain.dim)
+        self._sum += grad
+        self._paid = None if point is None or self._paid is None else self._paid + float(grad @ point)
+        n = rows.shape[0]
+        while self._n + n > self._rhs.size:
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+            self._rhs = np.concatenate([self._rhs, np.empty_like(self._rhs)])
+        self._rows[self._n : self._n + n], self._rhs[self._n : self._n + n] = rows, rhs
+        self._n += n
+        self._ends.append(self._n)
+        self._t += 1
+        due = self._t & (self._t - 1) == 0 if self._wanted is None else self._t in self._wanted
+        if due:
+            self._solve()
+        return self
+
+    def _solve(self) -> Hindsight:
+        if not self._solved or self._solved[-1][0] != self._t:
+            solve = _solver(self.domain, self._sum.copy(), None)
+            found, self._working = _generate(solve, self._rows[: self._n], self._rhs[: self._n], self._working)
+            self._solved.append((self._t, np.nan if self._paid is None else self._paid, found))
+        return self._solved[-1][2]
+
+    def best(self) -> Hindsight:
+        """The best fixed decision for the rounds so far."""
+        return self._solve()
+
+    def regret(self) -> tuple[np.ndarray, Vector]:
+        """Regret at the checkpoints and now.
+
+        Returns
+        -------
+        t : numpy.ndarray of int, shape (k,)
+        regret : numpy.ndarray, shape (k,)
+
+        Raises
+        ------
+        InvalidInput
+            If a round came without the decision played.
+        """
+        if self._t:
+            if self._paid is None:
+                raise InvalidInput.argument("x", expected="the decision played, in every push", got="None")
+            self._solve()
+        ts = np.array([t for t, _, _ in self._solved], dtype=np.int64)
+        return ts, np.array([paid - found.objective for _, paid, found in self._solved])
+
+    def greedy_path(self) -> Vector:
+        """A comparator for those who have none: it stays until a round forbids that, then moves as little as it can.
+
+        Returns
+        -------
+        numpy.ndarray, shape (t, d)
+            One point a round, feasible for that round (where the domain allows).
+        """
+        u = self.domain.project(self.domain.center())
+        path = np.empty((self._t, self.domain.dim))
+        first = 0
+        for t, end in enumerate(self._ends):
+            rows, rhs = self._rows[first:end], self._rhs[first:end]
+            # several rows: cut by the worst in turn, as often as a small number of rows can need
+            for _ in range(200 if end - first > 1 else 1):
+                over = rows @ u - rhs
+                if over.size == 0 or over.max() <= _TOL * max(1.0, float(np.abs(rhs).max())):
+                    break
+                i = int(np.argmax(over))
+                u = cut(self.domain, u, rows[i], float(rhs[i]))
+            path[t] = u
+            first = end
+        return path

@@ -1,0 +1,397 @@
+"""Playing learners against environments: the compiled loop, the plain loop, and many seeds at once."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from lemmata_core import InvalidInput
+from lemmata_core.check import positive_int
+
+from oco_anytime.learner import PenaltyLearner
+from oco_anytime.loop import Interruption, Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+
+    from numpy.typing import ArrayLike
+
+    from oco_anytime.domains.base import Vector
+    from oco_anytime.environments.base import Environment
+    from oco_anytime.learner import Learner
+
+#: rounds between two looks at the clock and the keyboard in the compiled loop
+_CHUNK = 1 << 16
+_CHECKPOINT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened in a run of T rounds, in n records (n = T with ``record="all"``).
+
+    Attributes
+    ----------
+    x : numpy.ndarray, shape (T, d), or None
+        Decisions; None with ``record="light"``.
+    cost : numpy.ndarray, shape (n,)
+        Cost paid within each record.
+    violation : numpy.ndarray, shape (n,) or (n, m)
+        Sum of positive parts within each record; a column a constraint when there are several.
+    certificate : numpy.ndarray, shape (n,)
+        Regret certificate at the end of each record.
+    t : numpy.ndarray of int, shape (n,)
+        The round (from 1) with which each record ends.
+    wall_time : float
+        Seconds.
+    status : str
+        ``"complete"`` or ``"interrupted"``.
+    """
+
+    x: Vector | None
+    cost: Vector
+    violation: Vector
+    certificate: Vector
+    t: np.ndarray
+    wall_time: float
+    status: str
+
+    @property
+    def rounds(self) -> int:
+        """Rounds played, T."""
+        return int(self.t[-1]) if self.t.size else 0
+
+    @property
+    def ccv(self) -> Vector:
+        """Cumulative violation at the end of each record: shape of `violation`."""
+        return np.cumsum(self.violation, axis=0)
+
+    @property
+    def cumulative_cost(self) -> Vector:
+        """Cumulative cost at the end of each record, shape (n,)."""
+        return np.cumsum(self.cost)
+
+    def regret_at(self, ts: ArrayLike, hindsight: Any) -> Vector:
+        """Regret at given rounds.
+
+        Parameters
+        ----------
+        ts : int or array_like of int, shape (k,)
+            Rounds at which a record ends.
+        hindsight : Hindsight or float, or a sequence of k of them
+            The best fixed decision for the rounds up to each of `ts`, or its cost.
+
+        Returns
+        -------
+        numpy.ndarray, shape (k,)
+
+        Raises
+        ------
+        InvalidInput
+            If no record ends at one of the rounds, or the lengths differ.
+        """
+        wanted = np.atleast_1d(np.asarray(ts, dtype=np.int64))
+        best = [hindsight] if np.ndim(hindsight) == 0 else list(hindsight)
+        if len(best) != wanted.size:
+            raise InvalidInput.argument("hindsight", expected=f"{wanted.size} results, one a round", got=len(best))
+        at = np.searchsorted(self.t, wanted)
+        if (at >= self.t.size).any() or (self.t[at] != wanted).any():
+            raise InvalidInput.argument("ts", expected="rounds at which a record ends", got=str(wanted))
+        return self.cumulative_cost[at] - np.array([float(getattr(h, "objective", h)) for h in best])
+
+    def to_npz(self, path: str | os.PathLike[str]) -> None:
+        """Write the run to a compressed .npz file (by rename, so never half a file)."""
+        arrays = {"cost": self.cost, "violation": self.violation, "certificate": self.certificate, "t": self.t}
+        if self.x is not None:
+            arrays["x"] = self.x
+        _write_npz(Path(path), {**arrays, "wall_time": np.array(self.wall_time), "status": np.array(self.status)})
+
+    @classmethod
+    def from_npz(cls, path: str | os.PathLike[str]) -> Run:
+        """Read what `to_npz` wrote."""
+        with np.load(path, allow_pickle=False) as f:
+            return cls(
+                x=f["x"] if "x" in f.files else None,
+                cost=f["cost"],
+                violation=f["violation"],
+                certificate=f["certificate"],
+                t=f["t"],
+                wall_time=float(f["wall_time"]),
+                status=str(f["status"]),
+            )
+
+
+def _write_npz(path: Path, arrays: dict[str, Any]) -> None:
+    from lemmata_core.files import atomic_write
+
+    with atomic_write(path, "wb") as f:
+        np.savez_compressed(f, **arrays)
+
+
+def log_checkpoints(rounds: int, per_decade: int = 16) -> np.ndarray:
+    """Rounds 1..T, log-spaced and always with T: int64, increasing."""
+    if rounds <= 0:
+        return np.empty(0, dtype=np.int64)
+    n = 1 + int(per_decade * np.log10(max(rounds, 1)))
+    return np.unique(np.append(np.round(np.logspace(0, np.log10(rounds), max(n, 2))), rounds).astype(np.int64))
+
+
+def _marks(record: str, rounds: int) -> np.ndarray:
+    if record == "all":
+        return np.arange(1, rounds + 1, dtype=np.int64)
+    if record == "light":
+        return log_checkpoints(rounds)
+    raise InvalidInput.argument("record", expected="'all' or 'light'", got=record)
+
+
+def _linear_input(
+    d: int, costs: ArrayLike, A: ArrayLike | None, b: ArrayLike | None
+) -> tuple[Vector, Vector, Vector, bool]:
+    """Costs (T, d), rows (T, m, d), right-hand sides (T, m), checked; and whether there was one constraint a round."""
+    C = np.require(np.asarray(costs, dtype=float), requirements=["C", "W", "A"])
+    if C.ndim != 2 or C.shape[1] != d:
+        raise InvalidInput.argument("costs", expected=f"shape (T, {d})", got=f"shape {C.shape}")
+    rounds = C.shape[0]
+    if A is None:
+        rows, rhs = np.zeros((rounds, 0, d)), np.zeros((rounds, 0))
+        single = True
+    else:
+        rows = np.require(np.asarray(A, dtype=float), requirements=["C", "W", "A"])
+        rhs = np.require(np.asarray(0.0 if b is None else b, dtype=float), requirements=["C", "W", "A"])
+        single = rows.ndim == 2
+        if single:
+            rows = rows[:, None, :]
+            rhs = np.ascontiguousarray(np.broadcast_to(rhs, (rounds,)))[:, None]
+        if rows.ndim != 3 or rows.shape[0] != rounds or rows.shape[2] != d:
+            raise InvalidInput.argument(
+                "A", expected=f"shape ({rounds}, {d}) or ({rounds}, m, {d})", got=str(np.shape(A))
+            )
+        if rhs.shape != rows.shape[:2]:
+            raise InvalidInput.argument("b", expected=f"shape {rows.shape[:2]}", got=f"shape {np.shape(b)}")
+    for name, value in (("costs", C), ("A", rows), ("b", rhs)):
+        if not np.isfinite(value).all():
+            raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+    return C, rows, rhs, single
+
+
+def play_linear(
+    learner: PenaltyLearner,
+    costs: ArrayLike,
+    A: ArrayLike | None = None,
+    b: ArrayLike | None = None,
+    *,
+    record: str = "all",
+) -> Run:
+    """Play linear costs ``costs[t] . x`` and constraints ``A[t] . x <= b[t]`` in one compiled loop.
+
+    Parameters
+    ----------
+    learner : PenaltyLearner
+        `AnytimeCOCO`, `ProjectedOGD`, `FixedHorizonCOCO` or `DoublingCOCO` on a ball, box, simplex, capped simplex, l1
+        ball or budget set. It is advanced by T rounds.
+    costs : array_like, shape (T, d)
+    A : array_like, shape (T, d) or (T, m, d), optional
+    b : array_like, shape (T,) or (T, m), optional
+        0 unless given.
+    record : {"all", "light"}
+        ``"light"`` keeps sums between log-spaced rounds only: memory O(d + log T) beside the input.
+
+    Returns
+    -------
+    Run
+        Equal to the predict/update loop to rounding. After an interruption from the keyboard: the rounds played so
+        far, with status ``"interrupted"``.
+
+    Raises
+    ------
+    InvalidInput
+        For a learner or domain outside the above, wrong shapes, NaN or infinity; nothing has been played then.
+    """
+    if not isinstance(learner, PenaltyLearner) or not learner._compiled_loop or learner._set is None:
+        raise InvalidInput.argument(
+            "learner",
+            expected="AnytimeCOCO or an adaptive-gradient baseline on a domain with a compiled projection",
+            got=f"{type(learner).__name__} on {type(getattr(learner, 'domain', None)).__name__}",
+        )
+    began = time.perf_counter()
+    C, rows, rhs, single = _linear_input(learner.domain.dim, costs, A, b)
+    rounds, m = rhs.shape
+    learner._before_rounds(rounds)
+    if m and learner._round.m not in (0, m):
+        raise InvalidInput.argument("A", expected=f"{learner._round.m} constraints as before", got=m)
+    if m and learner._round.m == 0:
+        learner._know_rows(m)
+    if m == 0:
+        rows, rhs = np.zeros((rounds, learner._round.m, C.shape[1])), np.full((rounds, learner._round.m), 1.0)
+    grads = rows
+    played = C
+    if learner._tangent:
+        played, grads = learner.domain._tangent(C), learner.domain._tangent(rows)
+    marks = _marks(record, rounds)
+    n = marks.size
+    # a point handed out earlier must not move
+    learner._x, learner._view = learner._x.copy(), None
+    X = np.empty((rounds if record == "all" else 0, C.shape[1]))
+    cost, viol, cert = np.zeros(n), np.zeros((n, rhs.shape[1])), np.zeros(n)
+    done, closed, status = 0, 0, "complete"
+    with Interruption() as asked:
+        while done < rounds and not asked:
+            to = min(done + _CHUNK, rounds)
+            part = slice(done, to)
+            stop = int(np.searchsorted(marks, to, side="right"))
+            learner._k.play(
+                *learner._compiled_state(), learner._x, C[part], played[part], rows[part], grads[part], rhs[part],
+                *learner._set, done, marks[closed:], X[part] if record == "all" else X,
+                cost[closed:], viol[closed:], cert[closed:],
+            )  # fmt: skip
+            done, closed = to, stop
+    if done < rounds:
+        status = "interrupted"
+    if done < rounds and closed < n and done > (marks[closed - 1] if closed else 0):
+        marks[closed], cert[closed] = done, learner.certificate().regret_upper
+        closed += 1
+    learner._after_rounds()
+    total = viol[:closed, 0] if single and viol.shape[1] == 1 else viol[:closed]
+    if viol.shape[1] == 0:
+        total = np.zeros(closed)
+    return Run(
+        x=X[:done] if record == "all" else None,
+        cost=cost[:closed],
+        violation=total,
+        certificate=cert[:closed],
+        t=marks[:closed],
+        wall_time=time.perf_counter() - began,
+        status=status,
+    )
+
+
+def play(
+    learner: Learner,
+    environment: Environment,
+    rounds: int,
+    *,
+    record: str = "all",
+    progress: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Play any learner in any environment, round by round.
+
+    Parameters
+    ----------
+    learner : Learner
+        Advanced by `rounds` rounds.
+    environment : Environment
+        From `oco_anytime.environments`, or anything with its `round`.
+    rounds : int
+        T, not negative.
+    record : {"all", "light"}
+    progress : lemmata_core.progress.Task, optional
+        Advanced as rounds pass.
+    checkpoint : path, optional
+        The run so far and the learner's state are written here by rename every 10 s and at an interruption; a file
+        that exists is continued, and the result equals that of an unbroken run.
+
+    Returns
+    -------
+    Run
+        With status ``"interrupted"`` after an interruption from the keyboard.
+
+    Raises
+    ------
+    InvalidInput
+        For bad arguments, or a checkpoint of another run.
+    """
+    rounds = positive_int(rounds, "rounds", minimum=0)
+    began = time.perf_counter()
+    book = Recorder(_marks(record, rounds), record, learner, environment, checkpoint)
+    saved = seen = began
+    status = "complete"
+    with Interruption() as asked:
+        while book.done < rounds and not asked:
+            if not book.play_one():
+                break
+            if not book.done & 255:
+                now = time.perf_counter()
+                if checkpoint is not None and now - saved > _CHECKPOINT_SECONDS:
+                    book.save()
+                    saved = now
+                if progress is not None and now - seen > 0.2:
+                    progress.advance(book.done - book.shown)
+                    book.shown, seen = book.done, now
+    if book.done < rounds:
+        status = "interrupted"
+    if progress is not None:
+        progress.advance(book.done - book.shown)
+    if checkpoint is not None:
+        book.save()
+    return book.run(time.perf_counter() - began, status)
+
+
+def _call(make: Callable[..., Any], *args: Any) -> Any:
+    """Call with as many of the arguments as `make` takes."""
+    try:
+        kinds = [p.kind for p in inspect.signature(make).parameters.values() if p.default is p.empty]
+    except (TypeError, ValueError):
+        return make(*args)
+    if any(kind is inspect.Parameter.VAR_POSITIONAL for kind in kinds):
+        return make(*args)
+    n = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    return make(*args[:n])
+
+
+def _one(
+    make_learner: Callable[..., Learner], make_environment: Callable[..., Environment], seed: Any, rounds: int
+) -> Run:
+    environment = make_environment(seed)
+    learner = _call(make_learner, environment)
+    arrays = environment.linear(rounds) if hasattr(environment, "linear") else None
+    if (
+        arrays is not None
+        and isinstance(learner, PenaltyLearner)
+        and learner._compiled_loop
+        and learner._set is not None
+    ):
+        return play_linear(learner, *arrays, record="light")
+    return play(learner, environment, rounds, record="light")
+
+
+def play_many(
+    make_learner: Callable[..., Learner],
+    make_environment: Callable[[Any], Environment],
+    seeds: int | Sequence[int],
+    rounds: int,
+    *,
+    executor: Executor | None = None,
+) -> list[Run]:
+    """One run a seed, recorded light.
+
+    Parameters
+    ----------
+    make_learner : callable
+        ``environment -> learner`` (or without arguments); picklable for a pool of processes.
+    make_environment : callable
+        ``seed -> environment``, where the seed is a `numpy.random.SeedSequence`.
+    seeds : int or sequence of int
+        A number n stands for n streams spawned from ``SeedSequence(0)``; each given seed spawns its own.
+    rounds : int
+    executor : concurrent.futures.Executor, optional
+        Runs one after the other in this process unless given.
+
+    Returns
+    -------
+    list of Run
+        In the order of the seeds, whatever the executor.
+    """
+    if isinstance(seeds, int | np.integer):
+        streams = np.random.SeedSequence(0).spawn(int(seeds))
+    else:
+        streams = [np.random.SeedSequence(int(s)).spawn(1)[0] for s in seeds]
+    if executor is None:
+        return [_one(make_learner, make_environment, s, rounds) for s in streams]
+    waiting = [executor.submit(_one, make_learner, make_environment, s, rounds) for s in streams]
+    return [w.result() for w in waiting]

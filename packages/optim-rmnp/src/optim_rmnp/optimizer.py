@@ -1,0 +1,386 @@
+"""The optimizer: groups, state and the choice of path. The mathematics is in `step.py` and `row_norm.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lemmata_core import InvalidInput
+from torch import Tensor
+from torch._compile import _disable_dynamo
+
+from optim_rmnp.adamw import step_adamw_group
+from optim_rmnp.groups import ADAMW_DEFAULTS, GROUP_KEYS, MUON_KEYS, check_group, native_available, parameter_name
+from optim_rmnp.layout import Layout, matrix_views, read_layout
+from optim_rmnp.row_norm import update_scale
+from optim_rmnp.sharding import (
+    CutMatrix,
+    check_gradient,
+    local,
+    local_gradient,
+    reduction_groups,
+    step_cut_matrices,
+)
+from optim_rmnp.step import Rule, step_blocked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+class RMNP(torch.optim.Optimizer):
+    r"""Row-normalised momentum: Muon's signature, and a preconditioner that costs one pass over the matrix.
+
+    Parameters
+    ----------
+    params : iterable
+        Tensors, dicts, or (name, tensor) pairs. A dict may carry, beyond the arguments below:
+        ``algorithm`` ("rmnp", or "adamw" with ``betas=(0.9, 0.95)`` and ``eps=1e-8``), ``input_dim`` (-1; 0 for
+        weights stored transposed, -2 for expert stacks stored so), ``stacked`` (how many matrices lie on top of each
+        other), ``kind`` ("conv" or "stack"; None: three dimensions are a stack, more a convolution) and
+        ``stochastic_rounding`` (False; bfloat16 and float16 weights only).
+        `optim_rmnp.param_groups` makes such dicts from a model.
+    lr : float or torch.Tensor of one element
+        Not Muon's: start near 5e-3.
+    weight_decay : float
+        Decoupled, multiplied by `lr` alone.
+    momentum : float
+        In [0, 1): the weight of the old average.
+    nesterov : bool
+        Normalise the look-ahead instead of the momentum.
+    eps : float
+        Floor of a row's norm.
+    adjust_lr_fn : {None, "original", "match_rms_adamw", "spectral_unclamped", "none"}
+        The factor on the update, see `optim_rmnp.row_norm.update_scale`.
+    zero_rows : {"step", "hold"}
+        What a row does whose gradient is exactly zero: move on along its momentum at full length, or keep weight,
+        momentum and decay untouched (experts without tokens, dead units).
+    momentum_dtype : torch.dtype, optional
+        Of the momentum; None: the parameter's. Arithmetic is float32 in any case (float64 for float64 parameters).
+    fused : bool, optional
+        None: the one-pass CPU kernel for float32 if numba is there, compiled on CUDA, plain torch otherwise.
+        False: plain torch. True: raise where the first two are not available.
+    maximize : bool
+        Ascend.
+
+    Raises
+    ------
+    InvalidInput
+        For values out of range, complex parameters, keys that do not fit a shape, and tensors of fewer than two
+        dimensions in an "rmnp" group; from `step` for sparse and `Partial` gradients, before anything is changed.
+
+    Notes
+    -----
+    arXiv 2603.20527 (Deng et al., ICML 2026), algorithm RMNP as its official code runs it::
+
+        M <- lerp(M, G, 1 - momentum);  U = lerp(G, M, momentum) if nesterov else M
+        W <- W (1 - lr weight_decay) - lr s U_i / max(||U_i||, eps)        for every row i
+
+    The state has one tensor a parameter, ``momentum_buffer``, with the meaning it has in `torch.optim.Muon`: each
+    continues the other's checkpoint. Multiplying all gradients by a power of two changes no bit of the weights.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 4e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        *,
+        eps: float = 1e-12,
+        adjust_lr_fn: str | None = None,
+        zero_rows: str = "step",
+        momentum_dtype: torch.dtype | None = None,
+        fused: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "eps": eps,
+            "adjust_lr_fn": adjust_lr_fn,
+            "zero_rows": zero_rows,
+            "momentum_dtype": momentum_dtype,
+            "fused": fused,
+            "maximize": maximize,
+            **GROUP_KEYS,
+        }
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; its dict is copied, its tensors are not.
+
+        Parameters
+        ----------
+        param_group : dict
+            ``params`` and any of the keys that the class describes.
+
+        Raises
+        ------
+        InvalidInput
+            As the class does. The optimizer is then as it was.
+        """
+        group = dict(param_group)
+        if group.get("algorithm") == "adamw":
+            group = {**ADAMW_DEFAULTS, **group}
+        params = group.get("params")
+        if not isinstance(params, (Tensor, set)):
+            group["params"] = list(params)  # type: ignore[arg-type]
+            pairs = [p if isinstance(p, tuple) else (None, p) for p in group["params"]]
+            names = {"param_names": [n for n, _ in pairs]} if pairs and pairs[0][0] is not None else {}
+            tensors = [p for _, p in pairs]
+        else:
+            names, tensors = {}, [params] if isinstance(params, Tensor) else []
+        if all(isinstance(p, Tensor) for p in tensors):  # what is not is named by torch's own message
+            check_group({**self.defaults, **group, **names, "params": tensors})
+        super().add_param_group(group)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Fill in what older checkpoints and pickles lack."""
+        super().__setstate__(state)
+        for group in self.param_groups:
+            if group.get("algorithm") == "adamw":
+                for key, value in ADAMW_DEFAULTS.items():
+                    group.setdefault(key, value)
+            for key, value in self.defaults.items():
+                group.setdefault(key, value)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss anew; called with gradients enabled.
+
+        Returns
+        -------
+        object
+            What `closure` returned, or None.
+
+        Raises
+        ------
+        InvalidInput
+            For a sparse gradient, or one that its mesh has not summed yet (`Partial`). No parameter has moved then.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._update()
+        return loss
+
+    # A user's compiled training step breaks its graph here: inductor cannot compile the update for CPUs, and on CUDA
+    # the update is compiled already. This is the form of torch.compiler.disable that loads dynamo when first called.
+    @_disable_dynamo
+    def _update(self) -> None:
+        for group in self.param_groups:
+            _check_gradients(group)
+        position = 0
+        for group in self.param_groups:
+            if group["algorithm"] == "adamw":
+                step_adamw_group(group, self.state)
+            else:
+                self._step_group(group, position)
+            position += len(group["params"])
+
+    def _step_group(self, group: dict[str, Any], position: int) -> None:
+        cut, whole = [], []
+        written_back = []
+        for offset, param in enumerate(group["params"]):
+            if param.grad is None:
+                continue
+            layout = read_layout(param.shape, group, "a parameter")
+            rule = _rule(group, layout)
+            momentum = local(self._momentum(param, group))
+            weight, grad = local(param), local_gradient(param, param.grad)
+            rounding = self._rounding(param, group, position + offset)
+            # Only 2-D tensors of any strides can be viewed as a matrix; others (channels_last) are worked on as a copy.
+            if weight.ndim > 2 and not weight.is_contiguous():
+                copy = weight.contiguous()
+                written_back.append((weight, copy))
+                weight = copy
+            if momentum.ndim > 2 and not momentum.is_contiguous():
+                copy = momentum.contiguous()
+                written_back.append((momentum, copy))
+                momentum = copy
+            groups = reduction_groups(param, layout.input_dims)
+            for w, g, m in zip(*(matrix_views(t, layout) for t in (weight, grad, momentum))):
+                if groups:
+                    cut.append(CutMatrix(w, g, m, rule, groups, rounding))
+                elif w.numel():
+                    whole.append((w, g, m, rule, rounding))
+        _step_whole(whole, group["fused"])
+        if cut:
+            step_cut_matrices(cut)
+        for target, copy in written_back:
+            target.copy_(copy)
+
+    def _momentum(self, param: Tensor, group: dict[str, Any]) -> Tensor:
+        state = self.state[param]
+        if "momentum_buffer" not in state:
+            dtype = group["momentum_dtype"] or param.dtype
+            state["momentum_buffer"] = torch.zeros_like(param, dtype=dtype, memory_format=torch.contiguous_format)
+        momentum: Tensor = state["momentum_buffer"]
+        return momentum
+
+    def _rounding(self, param: Tensor, group: dict[str, Any], index: int) -> torch.Generator | None:
+        """A generator fixed by parameter and step, so that replicas round alike and a resumed run repeats."""
+        if not group["stochastic_rounding"] or param.dtype not in _HALF:
+            return None
+        state = self.state[param]
+        count = state["step"] = state.get("step", torch.zeros(())) + 1
+        seed = (index * 0x9E3779B97F4A7C15 + int(count) * 0xBF58476D1CE4E5B9) % (1 << 63)
+        return torch.Generator(param.device).manual_seed(seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The checkpoint: `momentum_buffer` a matrix, AdamW's state for the rest, and the groups.
+
+        Returns
+        -------
+        dict
+            "rmnp" groups carry torch's defaults of what `torch.optim.Muon` alone has, so that it can go on from here.
+        """
+        saved: dict[str, Any] = super().state_dict()
+        for group in saved["param_groups"]:
+            if group["algorithm"] == "rmnp":
+                for key, value in MUON_KEYS.items():
+                    group.setdefault(key, value)
+        return saved
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a checkpoint of RMNP, or of `torch.optim.Muon` or `AdamW` with the same groups.
+
+        Parameters
+        ----------
+        state_dict : dict
+            Left unchanged. Keys that its groups lack are taken from the groups here; keys that RMNP does not know are
+            kept. The momentum keeps its stored dtype where the group has a `momentum_dtype`.
+
+        Raises
+        ------
+        ValueError
+            If the numbers of groups or parameters differ.
+        """
+        final: dict[str, Any] = {}
+
+        def complete(_: torch.optim.Optimizer, loaded: dict[str, Any]) -> dict[str, Any]:
+            groups = [_completed(new, old) for new, old in zip(loaded["param_groups"], self.param_groups)]
+            final.update(loaded, param_groups=groups + loaded["param_groups"][len(groups) :])
+            return final
+
+        def restore(_: torch.optim.Optimizer) -> None:
+            self._restore_momentum(final)
+
+        hooks = [
+            self.register_load_state_dict_pre_hook(complete),
+            self.register_load_state_dict_post_hook(restore, prepend=True),
+        ]
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _restore_momentum(self, loaded: dict[str, Any]) -> None:
+        """Put back what torch's loading has rounded to the parameter's dtype."""
+        for group, saved in zip(self.param_groups, loaded["param_groups"]):
+            dtype = group.get("momentum_dtype")
+            for param, key in zip(group["params"], saved["params"]):
+                stored = loaded["state"].get(key, {}).get("momentum_buffer")
+                if dtype is not None and stored is not None:
+                    # A copy, as torch's own loading makes where dtype and device already agree.
+                    self.state[param]["momentum_buffer"] = stored.to(dtype=dtype, device=param.device, copy=True)
+
+
+def _completed(saved: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    missing = {key: value for key, value in own.items() if key not in saved and key not in ("params", "param_names")}
+    if "algorithm" not in saved and "ns_steps" in saved:
+        # Muon's eps guards its Newton-Schulz iteration, whose scale is another.
+        missing["eps"] = own["eps"]
+        saved = {key: value for key, value in saved.items() if key != "eps"}
+    return {**missing, **saved}
+
+
+def _rule(group: dict[str, Any], layout: Layout) -> Rule:
+    lr = group["lr"]
+    if isinstance(lr, Tensor):
+        lr = lr.reshape(()) if lr.device.type != "cpu" else float(lr)
+    return Rule(
+        lr=lr,
+        weight_decay=group["weight_decay"],
+        momentum=group["momentum"],
+        nesterov=group["nesterov"],
+        eps=group["eps"],
+        scale=update_scale(layout.rows, layout.fan_in, group["adjust_lr_fn"]),
+        maximize=group["maximize"],
+        hold=group["zero_rows"] == "hold",
+    )
+
+
+def _check_gradients(group: dict[str, Any]) -> None:
+    for position, param in enumerate(group["params"]):
+        grad = param.grad
+        if grad is None:
+            continue
+        if grad.layout != torch.strided:
+            expected = "a dense tensor (an embedding gives one with sparse=False)"
+            name = parameter_name(group, position)
+            raise InvalidInput.argument(f"gradient of {name}", expected=expected, got=f"layout {grad.layout}")
+        check_gradient(param, grad, parameter_name(group, position))
+
+
+_Work = tuple[Tensor, Tensor, Tensor, Rule, "torch.Generator | None"]
+
+
+def _step_whole(work: list[_Work], fused: bool | None) -> None:
+    """Step matrices whose rows are here in full, each on the fastest path that takes it."""
+    native, compiled, plain = [], [], []
+    use_native = fused is not False and native_available()
+    for item in work:
+        w, _, m, _, rounding = item
+        if use_native and _is_native(w, m):
+            native.append(item)
+        elif fused is not False and w.device.type == "cuda" and rounding is None:
+            compiled.append(item)
+        else:
+            plain.append(item)
+    if native:
+        _step_native(native)
+    if compiled:
+        _step_compiled(compiled)
+    for w, g, m, rule, rounding in plain:
+        step_blocked(w, g, m, rule, rounding=rounding)
+
+
+def _is_native(w: Tensor, m: Tensor) -> bool:
+    same = w.dtype == m.dtype == torch.float32 and w.device.type == m.device.type == "cpu"
+    return same and ((w.is_contiguous() and m.is_contiguous()) or (w.t().is_contiguous() and m.t().is_contiguous()))
+
+
+def _step_native(work: list[_Work]) -> None:
+    from optim_rmnp import native  # numba is heavy: only now
+
+    matrices = []
+    for w, g, m, rule, _ in work:
+        transposed = not (w.is_contiguous() and m.is_contiguous())
+        if transposed:
+            w, g, m = w.t(), g.t(), m.t()
+        matrices.append(native.Matrix(w, g.to(torch.float32).contiguous(), m, rule, transposed))
+    native.step_matrices(matrices)
+
+
+def _step_compiled(work: list[_Work]) -> None:
+    from optim_rmnp import compiled
+
+    ws, gs, ms, rules, _ = zip(*work)
+    for device in {w.device for w in ws}:
+        here = [i for i, w in enumerate(ws) if w.device == device]
+        pick = [[column[i] for i in here] for column in (ws, gs, ms, rules)]
+        lr = torch.as_tensor(rules[here[0]].lr, dtype=torch.float32, device=device)
+        compiled.step_compiled(pick[0], pick[1], pick[2], lr, pick[3])

@@ -1,0 +1,475 @@
+"""The quadratic over the unit box that everything else in this package reads."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from lemmata_core import InvalidInput
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from qubo_relax.blocks import Block
+
+ENUMERATION_LIMIT = 22
+"""Largest number of variables whose vertices are enumerated unless the caller asks for more."""
+
+_CHUNK_BITS = 16
+_COMPILED_FROM = 1_000_000  # pairs from which a compiled build repays its loading time
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Qubo:
+    """A quadratic ``f`` on the box ``[0, 1]^n``, multilinear up to a kept diagonal and a concavity.
+
+    ``f(x) = offset + sum_i c_i x_i + sum_{i<j} S_ij x_i x_j + sum_i d_i x_i^2 + eps sum_i x_i (1 - x_i)``.
+    On binary points the concavity term vanishes, so it changes no energy; inside the box it makes every coordinate
+    slice strictly concave, so that every local minimizer is a vertex (see `qubo_relax.theory`).
+
+    Parameters
+    ----------
+    linear : array_like of shape (n,)
+        The ``c_i``.
+    quadratic : array_like, scipy.sparse array, or mapping of (i, j) to float
+        The ``S_ij``: symmetric with a zero diagonal, or strictly triangular (then mirrored). Entries of a mapping are
+        summed over ``(i, j)`` and ``(j, i)``. A matrix with a diagonal belongs in `Qubo.from_matrix`.
+    offset : float
+    concavity : float
+        ``eps >= 0``.
+    labels : sequence of hashable, optional
+        One name a variable; ``0..n-1`` when left out.
+
+    Attributes
+    ----------
+    n : int
+    linear : ndarray of shape (n,), float64, read-only
+    quadratic : scipy.sparse.csr_array of shape (n, n), float64
+        Symmetric, zero diagonal, sorted indices.
+    diagonal : ndarray of shape (n,) or None
+        The ``d_i`` of an unfolded quadratic, else None.
+    offset, concavity : float
+    labels : tuple
+    blocks : tuple of Block
+        Where the terms came from, for the structural verifier; empty for a quadratic given by hand.
+
+    Raises
+    ------
+    InvalidInput
+        On NaN or infinity, a matrix that is not square, a diagonal, labels of the wrong number, negative concavity.
+    """
+
+    linear: NDArray[np.float64]
+    quadratic: sparse.csr_array
+    offset: float
+    concavity: float
+    labels: Sequence[Hashable]
+    diagonal: NDArray[np.float64] | None
+    blocks: tuple[Block, ...]
+
+    def __init__(
+        self,
+        linear: ArrayLike,
+        quadratic: Any,
+        offset: float = 0.0,
+        *,
+        concavity: float = 0.0,
+        labels: Sequence[Hashable] | None = None,
+    ) -> None:
+        c = _vector(linear, "linear")
+        S = _symmetric(quadratic, c.size)
+        self._fill(c, S, _number(offset, "offset"), concavity, labels, None, ())
+
+    def _fill(  # every constructor ends here, so that there is one place that freezes arrays
+        self,
+        linear: NDArray[np.float64],
+        quadratic: sparse.csr_array,
+        offset: float,
+        concavity: float,
+        labels: Sequence[Hashable] | None,
+        diagonal: NDArray[np.float64] | None,
+        blocks: tuple[Block, ...],
+    ) -> None:
+        eps = _number(concavity, "concavity")
+        if eps < 0:
+            raise InvalidInput.argument("concavity", expected="a number >= 0", got=concavity)
+        names: Sequence[Hashable] = range(linear.size) if labels is None else tuple(labels)
+        if len(names) != linear.size:
+            raise InvalidInput.argument("labels", expected=f"{linear.size} labels", got=f"{len(names)}")
+        if labels is not None and len(set(names)) != len(names):
+            raise InvalidInput.argument("labels", expected="distinct labels", got="a label that occurs twice")
+        linear.flags.writeable = False
+        if diagonal is not None:
+            diagonal.flags.writeable = False
+        for name, value in (
+            ("linear", linear),
+            ("quadratic", quadratic),
+            ("offset", offset),
+            ("concavity", eps),
+            ("labels", names),
+            ("diagonal", diagonal),
+            ("blocks", blocks),
+        ):
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def _trusted(
+        cls,
+        linear: NDArray[np.float64],
+        quadratic: sparse.csr_array,
+        offset: float = 0.0,
+        *,
+        concavity: float = 0.0,
+        labels: Sequence[Hashable] | None = None,
+        diagonal: NDArray[np.float64] | None = None,
+        blocks: tuple[Block, ...] = (),
+    ) -> Qubo:
+        """Build from arrays that are known to be right: symmetric canonical CSR, float64, owned by the result."""
+        self = cls.__new__(cls)
+        self._fill(linear, quadratic, float(offset), concavity, labels, diagonal, blocks)
+        return self
+
+    @classmethod
+    def from_matrix(
+        cls,
+        Q: Any,
+        linear: ArrayLike | None = None,
+        offset: float = 0.0,
+        *,
+        fold: bool = True,
+        concavity: float = 0.0,
+        labels: Sequence[Hashable] | None = None,
+    ) -> Qubo:
+        """The quadratic ``x'Qx + linear'x + offset``.
+
+        Parameters
+        ----------
+        Q : array_like, scipy.sparse array or torch.Tensor of shape (n, n)
+            Upper triangular, full or anything between: ``S_ij = Q_ij + Q_ji``.
+        linear : array_like of shape (n,), optional
+        offset : float
+        fold : bool
+            Whether ``Q_ii x_i^2`` becomes ``Q_ii x_i``, which is equal on binary points and removes convexity inside
+            the box. With False the diagonal is kept, and fractional local minimizers can appear.
+        concavity : float
+        labels : sequence of hashable, optional
+
+        Returns
+        -------
+        Qubo
+        """
+        M = _square(Q, "Q")
+        n = M.shape[0]
+        c = np.zeros(n) if linear is None else _vector(linear, "linear", n)
+        d = np.asarray(M.diagonal(), dtype=np.float64)
+        S = M + M.T
+        S = _canonical(S - sparse.diags_array(2 * d) if d.any() else S)
+        if fold:
+            return cls._trusted(c + d, S, _number(offset, "offset"), concavity=concavity, labels=labels)
+        return cls._trusted(c, S, _number(offset, "offset"), concavity=concavity, labels=labels, diagonal=d)
+
+    @classmethod
+    def from_coo(
+        cls,
+        n: int,
+        i: ArrayLike,
+        j: ArrayLike,
+        v: ArrayLike,
+        linear: ArrayLike | None = None,
+        offset: float = 0.0,
+        *,
+        concavity: float = 0.0,
+    ) -> Qubo:
+        """The sum of ``v_k x_{i_k} x_{j_k}``, built without a Python loop and with little memory.
+
+        Parameters
+        ----------
+        n : int
+            Number of variables.
+        i, j : array_like of int of shape (m,)
+            Ends of each pair, in any order; pairs that occur again are summed and ``i == j`` goes to the linear term.
+        v : array_like of float of shape (m,)
+        linear : array_like of shape (n,), optional
+        offset, concavity : float
+
+        Returns
+        -------
+        Qubo
+        """
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+            raise InvalidInput.argument("n", expected="a whole number >= 0", got=n)
+        rows, cols = _indices(i, n, "i"), _indices(j, n, "j")
+        vals = _vector(v, "v", copy=False)
+        if not rows.size == cols.size == vals.size:
+            raise InvalidInput.argument("v", expected="as many values as pairs", got=f"{vals.size} for {rows.size}")
+        c = np.zeros(n) if linear is None else _vector(linear, "linear", n)
+        return cls._trusted(*pair_matrix(int(n), rows, cols, vals, c), _number(offset, "offset"), concavity=concavity)
+
+    @classmethod
+    def from_bqm(cls, bqm: Any, *, concavity: float = 0.0) -> Qubo:
+        """See `qubo_relax.from_bqm`."""
+        from qubo_relax.interop import from_bqm
+
+        return from_bqm(bqm, concavity=concavity)
+
+    @property
+    def n(self) -> int:
+        """Number of variables."""
+        return int(self.linear.size)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """``(n,)``."""
+        return (self.n,)
+
+    def __repr__(self) -> str:
+        pairs = self.quadratic.nnz // 2
+        return f"Qubo(n={self.n}, pairs={pairs}, offset={self.offset:g}, concavity={self.concavity:g})"
+
+    def with_concavity(self, concavity: float) -> Qubo:
+        """The same quadratic with another ``eps``; arrays are shared."""
+        return Qubo._trusted(
+            self.linear,
+            self.quadratic,
+            self.offset,
+            concavity=concavity,
+            labels=None if isinstance(self.labels, range) else self.labels,
+            diagonal=self.diagonal,
+            blocks=self.blocks,
+        )
+
+    def energy(self, X: ArrayLike) -> Any:
+        """``f`` at one point or at a batch.
+
+        Parameters
+        ----------
+        X : array_like of shape (n,) or (B, n)
+            Points of the box.
+
+        Returns
+        -------
+        float or ndarray of shape (B,)
+        """
+        P = self._points(X)
+        SX = self._times(P)
+        value = self.offset + P @ self.linear + 0.5 * np.einsum("bi,bi->b", P, SX)
+        if self.diagonal is not None:
+            value += (P * P) @ self.diagonal
+        if self.concavity:
+            value += self.concavity * np.einsum("bi,bi->b", P, 1.0 - P)
+        return value if np.ndim(X) == 2 else float(value[0])
+
+    def field(self, X: ArrayLike) -> NDArray[np.float64]:
+        """``g = c + S x``, the gradient of the multilinear part, of the shape of `X`."""
+        P = self._points(X)
+        g = self.linear + self._times(P)
+        return g if np.ndim(X) == 2 else g[0]
+
+    def gradient(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The gradient of ``f``, concavity and kept diagonal included, of the shape of `X`."""
+        x = np.asarray(X, dtype=np.float64)
+        g = self.field(x)
+        if self.diagonal is not None:
+            g = g + 2 * self.diagonal * x
+        return g + self.concavity * (1 - 2 * x) if self.concavity else g
+
+    def flip_gains(self, x: ArrayLike) -> NDArray[np.float64]:
+        """``D_i = f(x with bit i flipped) - f(x)`` for a binary `x` of shape (n,) or a batch (B, n)."""
+        P = np.asarray(x, dtype=np.float64)
+        if not np.isin(P, (0.0, 1.0)).all():
+            raise InvalidInput.argument("x", expected="a binary point", got="values other than 0 and 1")
+        g = self.field(P)
+        if self.diagonal is not None:
+            g = g + self.diagonal
+        return (1 - 2 * P) * g
+
+    def local_minima(self, limit: int = ENUMERATION_LIMIT) -> NDArray[np.int8]:
+        """Every vertex that no single flip improves, by enumeration.
+
+        With ``concavity > 0`` these are exactly the local minimizers of ``f`` on the box, those with every
+        ``D_i > -eps`` (theorem T1 in `qubo_relax.theory`). With ``concavity == 0`` ties (``D_i = 0``) are counted in.
+
+        Parameters
+        ----------
+        limit : int
+            Refuse more variables than this: ``2^n`` vertices are visited.
+
+        Returns
+        -------
+        ndarray of int8 of shape (m, n)
+            Sorted by energy, then lexicographically.
+        """
+        if self.n > limit:
+            raise InvalidInput.argument("limit", expected=f"at least n = {self.n} to enumerate 2^n points", got=limit)
+        if self.diagonal is not None and (self.diagonal - self.concavity > 0).any():
+            raise InvalidInput.argument(
+                "quadratic", expected="no convex diagonal (fold it)", got="a kept diagonal above the concavity"
+            )
+        found = [X[keep] for X, keep in vertex_minima(self)]
+        out = np.concatenate(found) if found else np.zeros((0, self.n), dtype=np.int8)
+        return out[np.argsort(self.energy(out), kind="stable")] if len(out) else out
+
+    def to_bqm(self) -> Any:
+        """See `qubo_relax.to_bqm`."""
+        from qubo_relax.interop import to_bqm
+
+        return to_bqm(self)
+
+    def write(self, path: str | Path) -> None:
+        """Write to `path`; the ending chooses the format. See `qubo_relax.write`."""
+        from qubo_relax.io import write
+
+        write(self, path)
+
+    def slopes(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Inward slopes at the bound coordinates of `x` (minus the gradient at ones), the gradient elsewhere."""
+        g = self.gradient(x)
+        return np.where(x == 1.0, -g, g)
+
+    def _times(self, P: NDArray[np.float64]) -> NDArray[np.float64]:
+        # scipy refuses products with matrices of no rows.
+        return np.asarray((self.quadratic @ P.T).T) if self.n else np.zeros(P.shape)
+
+    def _points(self, X: ArrayLike) -> NDArray[np.float64]:
+        P = np.asarray(X, dtype=np.float64)
+        if P.ndim not in (1, 2) or P.shape[-1] != self.n:
+            raise InvalidInput.argument("X", expected=f"shape ({self.n},) or (B, {self.n})", got=f"shape {P.shape}")
+        return np.atleast_2d(P)
+
+
+def pair_matrix(
+    n: int, rows: NDArray[Any], cols: NDArray[Any], vals: NDArray[np.float64], linear: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], sparse.csr_array]:
+    """The linear term with the ``i == i`` values added in place, and the symmetric matrix of the other pairs."""
+    if rows.size > _COMPILED_FROM:
+        from qubo_relax.assemble import symmetric_csr
+
+        return linear, symmetric_csr(n, rows, cols, vals, linear)
+    own = rows == cols
+    np.add.at(linear, rows[own], vals[own])
+    r, c, v = rows[~own], cols[~own], vals[~own]
+    M = sparse.coo_array((np.r_[v, v], (np.r_[r, c], np.r_[c, r])), shape=(n, n))
+    return linear, _canonical(M)
+
+
+def vertices(n: int, bits: int = _CHUNK_BITS) -> Any:
+    """Yield all binary points of length `n` in chunks of ``2^bits`` rows (int8), in lexicographic order."""
+    chunk = min(n, bits)
+    tail = (np.arange(1 << chunk)[:, None] >> np.arange(chunk)[::-1]) & 1
+    for head in range(1 << (n - chunk)):
+        X = np.empty((1 << chunk, n), dtype=np.int8)
+        X[:, : n - chunk] = (head >> np.arange(n - chunk)[::-1]) & 1
+        X[:, n - chunk :] = tail
+        yield X
+
+
+def vertex_minima(qubo: Qubo) -> Any:
+    """Yield ``(vertices, mask)`` chunk by chunk, the mask telling local minimizers."""
+    threshold = minimum_threshold(qubo)
+    dense = qubo.quadratic.toarray()
+    bend = np.zeros(qubo.n) if qubo.diagonal is None else qubo.diagonal
+    for X in vertices(qubo.n):
+        P = X.astype(np.float64)
+        # The inward slope of a kept diagonal d is the flip gain minus d at either end.
+        slope = (1 - 2 * P) * (qubo.linear + P @ dense + bend) - bend
+        yield X, (slope > threshold).all(axis=1)
+
+
+def minimum_threshold(qubo: Qubo) -> float:
+    """The bound ``-eps`` that every flip gain of a local minimizer exceeds, with room for rounding at ``eps = 0``."""
+    if qubo.concavity > 0:
+        return -qubo.concavity
+    return -1e-12 * max(scale_of(qubo), 1e-300)
+
+
+def scale_of(qubo: Qubo) -> float:
+    """The largest ``|c_i| + sum_j |S_ij|``: no flip gain exceeds it."""
+    if qubo.n == 0:
+        return 0.0
+    rows = np.asarray(abs(qubo.quadratic).sum(axis=1)).ravel()
+    kept = 0.0 if qubo.diagonal is None else np.abs(qubo.diagonal)
+    return float(np.max(np.abs(qubo.linear) + rows + kept))
+
+
+def _number(x: Any, name: str) -> float:
+    try:
+        value = float(x)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not np.isfinite(value):
+        raise InvalidInput.argument(name, expected="a finite number", got=x)
+    return value
+
+
+def _vector(x: Any, name: str, size: int | None = None, *, copy: bool = True) -> NDArray[np.float64]:
+    try:
+        v = np.array(x, dtype=np.float64) if copy else np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput.argument(name, expected="a 1-D array of finite numbers", got=x) from None
+    if v.ndim != 1 or (size is not None and v.size != size):
+        want = "a 1-D array of finite numbers" if size is None else f"{size} finite numbers"
+        raise InvalidInput.argument(name, expected=want, got=f"shape {v.shape}")
+    if not np.isfinite(v).all():
+        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+    return v
+
+
+def _indices(x: Any, n: int, name: str) -> NDArray[Any]:
+    a = np.asarray(x)
+    if a.ndim != 1 or (a.size and a.dtype.kind not in "iu"):
+        raise InvalidInput.argument(name, expected="a 1-D array of whole numbers", got=f"{a.dtype}, shape {a.shape}")
+    if a.size and (a.min() < 0 or a.max() >= n):
+        raise InvalidInput.argument(name, expected=f"indices in 0..{n - 1}", got=f"{a.min()}..{a.max()}")
+    return a.astype(np.int32, copy=False) if n < 2**31 else a.astype(np.int64, copy=False)
+
+
+def _square(Q: Any, name: str) -> sparse.csr_array:
+    if hasattr(Q, "detach"):
+        Q = Q.detach().cpu().numpy() if not getattr(Q, "is_sparse", False) else Q.detach().cpu().to_dense().numpy()
+    try:
+        M = sparse.csr_array(Q, dtype=np.float64) if sparse.issparse(Q) else np.asarray(Q, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput.argument(name, expected="a square matrix of finite numbers", got=Q) from None
+    if M.ndim != 2 or M.shape[0] != M.shape[1]:
+        raise InvalidInput.argument(name, expected="a square matrix", got=f"shape {M.shape}")
+    if not np.isfinite(M.data if sparse.issparse(M) else M).all():
+        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+    return sparse.csr_array(M)
+
+
+def _canonical(M: Any) -> sparse.csr_array:
+    S = sparse.csr_array(M, dtype=np.float64)
+    S.sum_duplicates()
+    S.eliminate_zeros()
+    S.sort_indices()
+    return S
+
+
+def _symmetric(quadratic: Any, n: int) -> sparse.csr_array:
+    if isinstance(quadratic, Mapping):
+        keys = np.array(list(quadratic), dtype=np.int64).reshape(-1, 2)
+        vals = _vector(list(quadratic.values()), "quadratic")
+        _indices(keys.ravel(), n, "quadratic")
+        M = sparse.csr_array(sparse.coo_array((vals, (keys[:, 0], keys[:, 1])), shape=(n, n)))
+        M = M + M.T
+        if (keys[:, 0] == keys[:, 1]).any():
+            raise InvalidInput.argument("quadratic", expected="a zero diagonal", got="a key (i, i); use from_matrix")
+        return _canonical(M)
+    M = _canonical(_square(quadratic, "quadratic"))
+    if M.shape[0] != n:
+        raise InvalidInput.argument("quadratic", expected=f"shape ({n}, {n})", got=f"shape {M.shape}")
+    if M.diagonal().any():
+        raise InvalidInput.argument("quadratic", expected="a zero diagonal (use Qubo.from_matrix)", got="a diagonal")
+    if sparse.triu(M, 1).nnz == 0 or sparse.tril(M, -1).nnz == 0:
+        return _canonical(M + M.T)
+    gap = abs(M - M.T)
+    if gap.nnz and gap.max() > 1e-12 * abs(M).max():
+        raise InvalidInput.argument(
+            "quadratic", expected="a symmetric or strictly triangular matrix (use Qubo.from_matrix)", got="neither"
+        )
+    return M

@@ -1,0 +1,1 @@
+"""First-order and flip methods on batches of lanes."""

@@ -1,0 +1,92 @@
+"""The command: exit codes, JSON, pictures."""
+
+import json
+from pathlib import Path
+
+import pytest
+import qubo_relax as qr
+from qubo_relax.cli import main
+from typer.testing import CliRunner
+
+DATA = Path(__file__).parent / "data"
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(w) for w in words])
+
+
+@pytest.fixture
+def square(tmp_path):
+    path = tmp_path / "square.qubo"
+    qr.write(qr.problems.MaxCut((4, [(0, 1), (1, 2), (2, 3), (3, 0)])).qubo(), path)
+    return path
+
+
+def test_a_quadratic_is_solved_and_certified(square):
+    done = run("solve", square, "--certify", "--json", "--restarts", 4, "--steps", 50)
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["value"] == -4
+    assert answer["point"] == "local_min"
+
+
+def test_a_refuted_quadratic_ends_with_three(tmp_path):
+    qr.write(qr.Qubo([-1.0, -1.0], {(0, 1): 1.0}), tmp_path / "k2.qubo")
+    (tmp_path / "rows.csv").write_text("1,1,<=,1\n")
+    for method in ("auto", "milp"):
+        done = run("verify", tmp_path / "k2.qubo", "--constraints", tmp_path / "rows.csv", "--method", method, "--json")
+        assert done.exit_code == 3
+        assert json.loads(done.stdout)["counterexample"] == [1, 1]
+
+
+def test_no_feasible_sample_ends_with_four(tmp_path):
+    qr.write(qr.Qubo([-1.0, -1.0], {(0, 1): 0.5}), tmp_path / "k2.qubo")
+    (tmp_path / "rows.csv").write_text("1,1,<=,1\n")
+    done = run("solve", tmp_path / "k2.qubo", "--constraints", tmp_path / "rows.csv", "--restarts", 2, "--steps", 5)
+    assert done.exit_code == 4
+    assert "feasible:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("solve", "nowhere.qubo"),
+        ("solve", "shape", "nowhere.qubo"),
+        ("solve", "--kind", "tsp", "pit", "nowhere.upit"),
+        ("verify", DATA / "G11.txt", "--method", "guess"),
+    ],
+)
+def test_bad_input_ends_with_two_and_one_line(words):
+    done = run(*words)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_quadratic_needs_rows_to_be_verified(square):
+    assert run("verify", square).exit_code == 2
+
+
+def test_pictures_are_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    done = run("solve", "tsp", DATA / "gr17.tsp", "--restarts", 4, "--steps", 50, "--plot", tmp_path / "tour.svg")
+    assert done.exit_code == 0, done.output
+    assert "<svg" in (tmp_path / "tour.svg").read_text()[:500]
+    words = ("solve", "pit", DATA / "newman1.upit", "--prec", DATA / "newman1.prec", "--restarts", 1, "--steps", 20)
+    assert run(*words, "--plot", tmp_path / "pit.png").exit_code == 0
+    assert (tmp_path / "pit.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_conversion(square, tmp_path):
+    assert run("convert", square, tmp_path / "s.mtx").exit_code == 0
+    assert run("convert", DATA / "gr17.tsp", tmp_path / "t.npz").exit_code == 0
+    assert qr.read(tmp_path / "t.npz").n == 256
+    assert run("convert", square, tmp_path / "s.xyz").exit_code == 2
+
+
+def test_comparison(tmp_path):
+    pytest.importorskip("dwave.samplers")
+    (tmp_path / "g.txt").write_text("4 4\n1 2 1\n2 3 1\n3 4 1\n4 1 1\n")
+    done = run("compare", tmp_path / "g.txt", "--time", 0.05)
+    assert done.exit_code == 0, done.output
+    assert "dwave SA" in done.stdout

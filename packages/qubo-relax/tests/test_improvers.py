@@ -1,0 +1,126 @@
+"""Improvers: never worse, never infeasible, and where they should get to."""
+
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+import qubo_relax as qr
+from qubo_relax.exact import max_closure, pit_milp
+from qubo_relax.improve.pits import Cones, cone_moves, window_flow
+from qubo_relax.improve.tours import improve_tour, tour_length
+from qubo_relax.instances import box_pit, section_pit, small_pit
+from qubo_relax.problems import TSP, Knapsack, MultiKnapsack, OpenPit
+
+
+def test_max_flow_agrees_with_networkx():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        value, arcs = small_pit(rng, int(rng.integers(2, 12)))
+        g = nx.DiGraph()
+        g.add_nodes_from(["s", "t"])
+        for i, v in enumerate(value.tolist()):
+            g.add_edge(*(("s", i) if v > 0 else (i, "t")), capacity=abs(v))
+        g.add_edges_from((int(i), int(j)) for i, j in arcs)
+        cut = nx.maximum_flow_value(g, "s", "t")
+        x = max_closure(value.astype(float), arcs)
+        assert value[x].sum() == value[value > 0].sum() - cut
+        assert not any(x[i] and not x[j] for i, j in arcs)
+
+
+@pytest.mark.parametrize("make", [lambda r: section_pit(r, 30, 10, ore=6.0), lambda r: box_pit(r, 8, 6)])
+def test_pits_are_improved_to_the_optimum_from_any_start(make):
+    rng = np.random.default_rng(1)
+    value, arcs = make(rng)
+    p = OpenPit(value, arcs)
+    best = p.objective(p.solve_exact())
+    everything = np.ones(p.n, dtype=bool)
+    for start in (everything, p.start()):
+        assert p.objective(p.improve(start)) == pytest.approx(best)
+    some = cone_moves(Cones.of(p.n, arcs), value, everything)
+    assert p.is_feasible(some)
+    assert p.objective(some) >= p.objective(everything)
+
+
+def test_a_window_respects_what_is_outside():
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        value, arcs = small_pit(rng, 10)
+        x = max_closure(value + rng.normal(size=10), arcs)
+        y = window_flow(value.astype(float), arcs, x, rng.random(10) < 0.5)
+        assert not any(y[i] and not y[j] for i, j in arcs)
+        assert value[y].sum() >= value[x].sum()
+
+
+def test_capacity_rows_reach_the_integer_program():
+    rng = np.random.default_rng(3)
+    value, arcs = section_pit(rng, 24, 8, ore=6.0)
+    weight = rng.uniform(1, 5, value.size)
+    full = OpenPit(value, arcs).solve_exact()
+    p = OpenPit(
+        value, arcs, np.stack([weight, weight * (value > 0)]), [0.6 * weight[full].sum(), 0.3 * weight[full].sum()]
+    )
+    found = p.improve(p.start(), 0, 1.0)
+    assert p.is_feasible(found)
+    x, _, _ = pit_milp(p, 20.0)
+    assert p.objective(found) >= 0.995 * p.objective(x)
+    assert p.bound() >= p.objective(x) - 1e-6
+
+
+def test_several_periods():
+    rng = np.random.default_rng(4)
+    value, arcs = section_pit(rng, 12, 5, ore=6.0)
+    p = OpenPit(value, arcs, np.ones(value.size), [12], periods=3, discount=0.9)
+    found = p.improve(p.start(), 0, 1.0)
+    assert p.is_feasible(found)
+    assert p.objective(found) > 0
+    for t in range(3):
+        assert (found == t).sum() <= 12
+    assert p.bound() >= p.objective(found)
+
+
+def test_tours_of_random_cities_reach_the_exact_optimum():
+    rng = np.random.default_rng(5)
+    for n in (5, 9, 14, 20):
+        points = rng.random((n, 2))
+        d = np.linalg.norm(points[:, None] - points, axis=-1)
+        p = TSP(d)
+        tour = p.improve(rng.permutation(n), 0)
+        assert p.objective(tour) <= 1.01 * p.objective(p.solve_exact())
+
+
+def test_asymmetric_tours():
+    rng = np.random.default_rng(6)
+    for n in (2, 3, 6, 12):
+        d = rng.random((n, n))
+        np.fill_diagonal(d, 0)
+        tour = improve_tour(d, rng.permutation(n), 0)
+        assert sorted(tour.tolist()) == list(range(n))
+        assert tour_length(d, tour) <= 1.1 * TSP(d).objective(TSP(d).solve_exact())
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_knapsacks_reach_0_995(rows):
+    rng = np.random.default_rng(7)
+    a = rng.integers(10, 1000, (rows, 60))
+    v = rng.integers(10, 1000, 60)
+    p = Knapsack(v, a[0], 15_000) if rows == 1 else MultiKnapsack(v, a, np.full(rows, 15_000))
+    found = p.improve(p.start())
+    assert p.is_feasible(found)
+    assert p.objective(found) >= 0.995 * p.objective(p.solve_exact(20.0))
+
+
+def test_a_risk_beyond_max_flow():
+    rng = np.random.default_rng(8)
+    value, arcs = section_pit(rng, 14, 5, ore=8.0)
+    C = np.zeros((value.size, value.size))
+    ore = np.flatnonzero(value > 0)
+    for i, j in pairwise(ore):
+        C[i, j] = C[j, i] = 0.3
+    p = OpenPit(value, arcs, risk=C)
+    x, proved, _ = pit_milp(p, 20.0)
+    assert proved
+    r = qr.minimize(p, "anneal", restarts=8, steps=500)
+    assert r.feasible_fraction == 1.0
+    assert r.objective >= 0.99 * p.objective(x)
+    assert p.bound() >= p.objective(x) - 1e-9

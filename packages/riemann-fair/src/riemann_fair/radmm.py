@@ -1,0 +1,391 @@
+r"""The paper's Riemannian ADMM with variable splitting, and the relaxed fairness that the splitting allows.
+
+Minimise ``tr(H^T L H)`` over orthonormal H with ``H = Y``, Y in the fair set (scaled dual U, penalty alpha):
+
+    H <- argmin over St(n, k) of tr(H^T L H) + (alpha/2) ||H - Y + U||_F^2     (Riemannian CG from the last H)
+    Y <- projection of H + U on the fair set
+    U <- U + H - Y
+
+The fair set is ``{Y : C^T Y = 0}``, or ``{Y : ||Q^T Y||_F <= delta}`` with ``tolerance=delta``.
+Source: "Riemannian Optimization for Fair Spectral Clustering" (ICML 2026), constants from its reference implementation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from riemann_fair.laplacian import Operator
+from riemann_fair.retraction import gram, inverse_root, polar, qr_retraction, tangent
+
+INNER_CAP = 20
+REFRESH_EVERY = 20
+History = list[dict[str, Any]]
+Callback = Callable[[dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class RADMMParams:
+    """Constants of the Riemannian ADMM.
+
+    Attributes
+    ----------
+    alpha0 : float
+        First penalty; the spectrum of L is in [0, 2], so 1 is its scale.
+    tau, mu : float
+        The penalty is multiplied or divided by tau when one residual exceeds mu times the other.
+    max_outer : int
+        Outer iterations at most.
+    eps_pri, eps_fair : float
+        Stop when ``||H - Y||_F`` and ``||Q^T H||_F`` are below these.
+    inner : int
+        Steps of Riemannian CG an outer iteration.
+    grad_tol : float
+        The inner loop ends below this norm of the Riemannian gradient (raised to what the dtype can reach).
+    beta : {"PR+", "FR"}
+        Polak-Ribiere with restart, or Fletcher-Reeves.
+    line_search : {"curve", "armijo"}
+        "curve": along the polar retraction, one product a step whatever the search does; "armijo": backtracking with
+        one product a trial, as published.
+    retraction : {"polar", "qr"}
+        Used by "armijo".
+    rescale_dual : bool
+        ``U <- U alpha_old / alpha_new`` when alpha changes, as the scaled form of ADMM asks.
+    late_stall : bool
+        From outer iteration 16 on, every 4th: if the primal residual is above 0.3, double `inner` (20 at most).
+    polish : bool
+        Hand back the fair, orthonormal block nearest to H instead of H itself.
+    time_limit : float or None
+        Seconds.
+    """
+
+    alpha0: float = 1.0
+    tau: float = 2.0
+    mu: float = 10.0
+    max_outer: int = 60
+    eps_pri: float = 1e-4
+    eps_fair: float = 1e-4
+    inner: int = 3
+    grad_tol: float = 1e-5
+    beta: str = "PR+"
+    line_search: str = "curve"
+    retraction: str = "polar"
+    rescale_dual: bool = True
+    late_stall: bool = True
+    polish: bool = True
+    time_limit: float | None = None
+
+    @classmethod
+    def paper(cls) -> RADMMParams:
+        """The published constants, as the reference implementation's experiments set them."""
+        return cls(
+            alpha0=5e-3,
+            max_outer=30,
+            inner=200,
+            beta="FR",
+            line_search="armijo",
+            retraction="qr",
+            rescale_dual=False,
+            late_stall=False,
+            polish=False,
+        )
+
+
+@dataclass
+class RADMMState:
+    """Where a run ended: enough to start the next one from."""
+
+    H: np.ndarray
+    Y: np.ndarray
+    U: np.ndarray
+    alpha: float
+    status: str
+    n_iter: int
+    n_products: int
+    history: History
+
+
+def radmm(
+    op: Operator,
+    k: int,
+    params: RADMMParams,
+    *,
+    delta: float = 0.0,
+    dtype: Any = np.float64,
+    rng: np.random.Generator,
+    start: RADMMState | np.ndarray | None = None,
+    callback: Callback | None = None,
+) -> RADMMState:
+    """Run the ADMM.
+
+    Parameters
+    ----------
+    op : Operator
+    k : int
+        Columns of H, the trivial vector among them.
+    params : RADMMParams
+    delta : float
+        Allowed violation ``||Q^T H||_F``; 0: none.
+    dtype : dtype
+        float32 or float64 for the iterates.
+    rng : numpy.random.Generator
+        Draws the first H (QR of a Gaussian).
+    start : RADMMState or ndarray of shape (n, k), optional
+        Warm start.
+    callback : callable, optional
+        Called with each outer iteration's record; a true answer stops with status "stopped".
+
+    Returns
+    -------
+    RADMMState
+    """
+    began = time.perf_counter()
+    state = _first_state(op, k, params, delta, np.dtype(dtype), rng, start)
+    inner, best_gradient = params.inner, np.inf
+    step_memory: list[float] = [0.5]
+    for outer in range(1, params.max_outer + 1):
+        minimise = _curve_steps if params.line_search == "curve" else _armijo_steps
+        B = state.Y - state.U
+        state.H, used, best_gradient = minimise(op, state.H, B, state.alpha, inner, params, step_memory)
+        state.n_products += used
+        last = state.Y
+        state.Y = fair_projection(op, state.H + state.U, delta)
+        state.U = state.U + state.H - state.Y
+        r = float(np.linalg.norm(state.H - state.Y))
+        s = float(state.alpha * np.linalg.norm(state.Y - last))
+        f = op.space.violation(state.H)
+        objective = float(k - np.sum(state.H * op.apply(state.H), dtype=np.float64))
+        seconds = time.perf_counter() - began
+        record = {
+            "outer": outer, "objective": objective, "r": r, "s": s, "f": f, "alpha": state.alpha,
+            "products": state.n_products, "seconds": seconds,
+        }  # fmt: skip
+        state.history.append(record)
+        state.n_iter = outer
+        done = r < params.eps_pri and f < delta + params.eps_fair
+        if delta > 0:
+            # An inactive set gives r = 0 at once: the plain optimum must still be reached.
+            done = done and s <= params.eps_pri and best_gradient <= max(params.grad_tol, 1e-4)
+        if done:
+            state.status = "converged"
+            return state
+        if callback is not None and callback(record):
+            state.status = "stopped"
+            return state
+        if params.time_limit is not None and seconds > params.time_limit:
+            state.status = "time_limit"
+            return state
+        _adapt(state, r, s, params)
+        if params.late_stall and outer >= 16 and outer % 4 == 0 and r > 0.3:
+            inner = min(2 * inner, INNER_CAP)
+        if params.late_stall and delta > 0 and outer >= 24 and outer % 12 == 0 and _cycles(state.history):
+            # Around a relaxed set the iteration can circle for good; a stiffer penalty ends that.
+            inner = min(2 * inner, INNER_CAP)
+            _set_alpha(state, 2.0, params)
+    return state
+
+
+def _first_state(
+    op: Operator,
+    k: int,
+    params: RADMMParams,
+    delta: float,
+    dtype: np.dtype[Any],
+    rng: np.random.Generator,
+    start: RADMMState | np.ndarray | None,
+) -> RADMMState:
+    if isinstance(start, RADMMState):
+        return RADMMState(start.H, start.Y, start.U, start.alpha, "max_iter", 0, 0, [])
+    H = qr_retraction(rng.standard_normal((op.n, k)) if start is None else start.astype(np.float64)).astype(dtype)
+    return RADMMState(H, fair_projection(op, H, delta), np.zeros_like(H), params.alpha0, "max_iter", 0, 0, [])
+
+
+def fair_projection(op: Operator, V: np.ndarray, delta: float) -> np.ndarray:
+    """The nearest Y with ``||Q^T Y||_F <= delta``."""
+    normal = op.space.normal_part(V).astype(V.dtype, copy=False) if op.space.rank else np.zeros_like(V)
+    size = float(np.linalg.norm(normal))
+    share = 0.0 if size == 0 else 1 - min(1.0, delta / size)
+    return np.asarray(V - V.dtype.type(share) * normal)
+
+
+def _adapt(state: RADMMState, r: float, s: float, params: RADMMParams) -> None:
+    _set_alpha(state, params.tau if r > params.mu * s else 1 / params.tau if s > params.mu * r else 1.0, params)
+
+
+def _cycles(history: History) -> bool:
+    """Whether the last 12 outer iterations did not halve a primal residual that is still large."""
+    last, before = (min(h["r"] for h in part) for part in (history[-12:], history[-24:-12]))
+    return bool(last > 1e-2 and last > before / 2)
+
+
+def _set_alpha(state: RADMMState, factor: float, params: RADMMParams) -> None:
+    state.alpha *= factor
+    if params.rescale_dual and factor != 1:
+        state.U = state.U * state.U.dtype.type(1 / factor)
+
+
+def reachable(grad_tol: float, H: np.ndarray) -> float:
+    """The gradient norm that the dtype can reach: float32 never gets to 1e-5 and would burn all iterations."""
+    return max(grad_tol, 50 * float(np.finfo(H.dtype).eps) * float(np.sqrt(H.shape[1])))
+
+
+def _direction(G: np.ndarray, before: tuple[np.ndarray, np.ndarray] | None, H: np.ndarray, rule: str) -> np.ndarray:
+    """The next CG direction; `before` holds the previous gradient and direction, transported by tangent projection."""
+    if before is None:
+        return -G
+    old = float(np.vdot(before[0], before[0])) + 1e-16
+    top = float(np.vdot(G, G - tangent(H, before[0]))) if rule == "PR+" else float(np.vdot(G, G))
+    D = -G + G.dtype.type(max(0.0, top / old)) * tangent(H, before[1])
+    return np.asarray(-G if np.vdot(G, D) > 0 else D)
+
+
+def _curve_steps(
+    op: Operator,
+    H: np.ndarray,
+    B: np.ndarray,
+    alpha: float,
+    steps: int,
+    params: RADMMParams,
+    memory: list[float],
+) -> tuple[np.ndarray, int, float]:
+    """Riemannian CG with one product a step: along the polar retraction everything else is k x k.
+
+    ``H(t) = (H + t D) M(t)`` with ``M = (H^T H + t (H^T D + D^T H) + t^2 D^T D)^(-1/2)``, and L H(t) follows from
+    L H and L D. The true Gram matrix of H is used: with I in its place rounding grows from step to step until H
+    collapses. L H is recomputed here, once an outer iteration, and every 20 steps.
+    """
+    a = H.dtype.type(alpha)
+    LH = op.laplacian(H)
+    used, before, size = 1, None, np.inf
+    for step in range(steps):
+        if step and step % REFRESH_EVERY == 0:
+            H = polar(H)
+            LH = op.laplacian(H)
+            used += 1
+        G = tangent(H, 2 * LH + a * (H - B))
+        size = float(np.linalg.norm(G))
+        if size < reachable(params.grad_tol, H):
+            break
+        D = _direction(G, before, H, params.beta)
+        LD = op.laplacian(D)
+        used += 1
+        t, M = _search_curve(H, D, LH, LD, B, alpha, memory)
+        if t == 0:
+            break
+        M, t = M.astype(H.dtype), H.dtype.type(t)
+        H, LH = (H + t * D) @ M, (LH + t * LD) @ M
+        before = (G, D)
+    return H, used, size
+
+
+def _search_curve(
+    H: np.ndarray,
+    D: np.ndarray,
+    LH: np.ndarray,
+    LD: np.ndarray,
+    B: np.ndarray,
+    alpha: float,
+    memory: list[float],
+) -> tuple[float, np.ndarray]:
+    """A step near the minimum of phi along the curve, and M at it; the k x k cost makes a fine search free."""
+    a, b, c = (np.asarray(m, dtype=np.float64) for m in (H.T @ LH, H.T @ LD, D.T @ LD))
+    hb, db = (np.asarray(m, dtype=np.float64) for m in (H.T @ B, D.T @ B))
+    hh, hd, dd = gram(H), np.asarray(H.T @ D, dtype=np.float64), gram(D)
+
+    def at(t: float) -> tuple[float, np.ndarray]:
+        M = inverse_root(hh + t * (hd + hd.T) + t * t * dd)
+        quadratic = np.sum((M @ M) * (a + t * (b + b.T) + t * t * c))
+        return float(quadratic - alpha * np.sum(M * (hb + t * db).T)), M
+
+    start = at(0.0)
+    t = memory[0]
+    tried = [(0.0, *start), (t, *at(t))]
+    for _ in range(12):
+        if tried[-1][1] >= start[0]:
+            t *= 0.4
+        elif len(tried) == 2 or tried[-1][1] < min(v for _, v, _ in tried[:-1]):
+            if tried[-1][0] < max(x for x, _, _ in tried):
+                break
+            t *= 2.0
+        else:
+            break
+        tried.append((t, *at(t)))
+    best = min(tried, key=lambda x: x[1])
+    for _ in range(2):
+        guess = _parabola(sorted(tried, key=lambda x: x[1])[:3])
+        if guess is None or guess <= 0:
+            break
+        tried.append((guess, *at(guess)))
+        best = min(tried, key=lambda x: x[1])
+    if best[0] > 0:
+        memory[0] = best[0]
+    return best[0], best[2]
+
+
+def _parabola(points: list[tuple[float, float, np.ndarray]]) -> float | None:
+    """Where the parabola through three points has its minimum; None where it opens downwards."""
+    (x0, y0, _), (x1, y1, _), (x2, y2, _) = sorted(points, key=lambda p: p[0])
+    if x0 == x1 or x1 == x2:
+        return None
+    slope0, slope1 = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
+    curvature = (slope1 - slope0) / (x2 - x0)
+    if curvature <= 0:
+        return None
+    return (x0 + x1) / 2 - slope0 / (2 * curvature)
+
+
+def _armijo_steps(
+    op: Operator,
+    H: np.ndarray,
+    B: np.ndarray,
+    alpha: float,
+    steps: int,
+    params: RADMMParams,
+    memory: list[float],  # noqa: ARG001 - the searches share a signature
+) -> tuple[np.ndarray, int, float]:
+    """Riemannian CG as published: Armijo c = 1e-4, halving from step 1, 25 times at most, smallest step 1e-5."""
+    a = H.dtype.type(alpha)
+    retract = qr_retraction if params.retraction == "qr" else polar
+
+    def cost(X: np.ndarray, LX: np.ndarray) -> float:
+        gap = X - B
+        return float(np.sum(X * LX, dtype=np.float64) + alpha / 2 * np.sum(gap * gap, dtype=np.float64))
+
+    LH = op.laplacian(H)
+    used, before, size = 1, None, np.inf
+    for _ in range(steps):
+        G = tangent(H, 2 * LH + a * (H - B))
+        size = float(np.linalg.norm(G))
+        if size < reachable(params.grad_tol, H):
+            break
+        D = _direction(G, before, H, params.beta)
+        slope, here = float(np.vdot(G, D)), cost(H, LH)
+        t, accepted = 1.0, False
+        for _ in range(26):
+            X = retract(H + H.dtype.type(t) * D)
+            LX = op.laplacian(X)
+            used += 1
+            if cost(X, LX) <= here + 1e-4 * t * slope:
+                accepted = True
+                break
+            t *= 0.5
+            if t < 1e-5:
+                break
+        if not accepted:
+            break
+        H, LH, before = X, LX, (G, D)
+    return H, used, size
+
+
+def pull_inside(op: Operator, H: np.ndarray, delta: float) -> np.ndarray:
+    """An orthonormal block near H with ``||Q^T H||_F <= delta``; for delta = 0 the exact fair one."""
+    X = H.astype(np.float64)
+    for _ in range(50):
+        if op.space.violation(X) <= delta + 1e-12:
+            break
+        X = polar(fair_projection(op, X, delta * (1 - 1e-9)))
+    return polar(X)
