@@ -72,9 +72,10 @@ class MixingLayer(nn.Module):
         if self.gate == "retnet":
             place = torch.arange(length, device=u.device, dtype=u.dtype)
             return RETNET_DECAY ** (place[:, None] - place).clamp(min=0)
-        if self.w is None or self.gate == "gla":
+        gate: Tensor | None = self.w
+        if gate is None or self.gate == "gla":
             return u.new_ones(1)
-        a = (u @ self.w.T)[..., 0]
+        a = (u @ gate.T)[..., 0]
         step = functional.softplus(a) if self.gate == "mamba2" else -functional.logsigmoid(a)
         total = torch.cumsum(step, 1)
         decay = torch.exp(-(total[:, :, None] - total[:, None]).clamp(min=0))
