@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SparseLinear,
     )
     from icl_theory.bounds import collision_example
+    from icl_theory.deep import AttentionICL, DeepICL
     from icl_theory.estimates import Estimate
     from icl_theory.gated import GatedLinearICL, LinearAttentionICL, MambaICL, Parts, gate_weights
     from icl_theory.patterns import Coverage, PatternBank, check_coverage, tasks_all, tasks_ring
@@ -43,6 +44,7 @@ _HOME = {
         "Posterior", "Prompts", "SparseLinear",
     ),
     "bounds": ("collision_example",),
+    "deep": ("AttentionICL", "DeepICL"),
     "estimates": ("Estimate",),
     "gated": ("GatedLinearICL", "LinearAttentionICL", "MambaICL", "Parts", "gate_weights"),
     "patterns": ("Coverage", "PatternBank", "check_coverage", "tasks_all", "tasks_ring"),
@@ -60,7 +62,9 @@ _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "TEST_MIX",
+    "AttentionICL",
     "Coverage",
+    "DeepICL",
     "Estimate",
     "FiniteTasks",
     "GatedLinearICL",
