@@ -396,3 +396,36 @@ def test_conditions_name_what_they_are():
     assert all((row.satisfied is None) == (not row.constants_known) for row in rows)
     [share] = [row for row in rows if row.theorem == "T2" and row.quantity.startswith("outlier_fraction")]
     assert (share.term, share.satisfied) == (0.6, False)
+
+
+def test_stress_on_a_function_of_tokens():
+    from icl_theory import stress
+
+    def oracle(tokens):
+        # Labels of clean examples with the query's pattern, the other pattern's turned over.
+        x, y = tokens[..., :-1], tokens[..., -1]
+        scores = (x @ torch.tensor(BANK.relevant, dtype=torch.float32).T).argmax(-1)
+        spoilt = (x @ torch.tensor(BANK.outlier, dtype=torch.float32).T).abs().amax(-1) > 0.1
+        votes = torch.where(scores == scores[:, -1:], y, -y)
+        return torch.where(spoilt, 0.0, votes)[:, :-1].sum(1)
+
+    table = stress(oracle, BANK, TASKS, alphas=(0.3,), n=500)
+    assert len(table.rows) == 6
+    assert all(row[4] == 0 for row in table.rows)
+    nan = stress(
+        lambda t: t[:, 0, 0] * math.nan, BANK, TASKS, alphas=(0.3,), labels=("flip",), placements=("random",), n=50
+    )
+    assert nan.rows[0][4] == 1.0
+    assert nan.rows[0][7] == 50
+
+
+def test_prompts_from_real_data():
+    from icl_theory import prompts_from_table
+
+    X, y = np.arange(20.0).reshape(10, 2), np.arange(10.0)
+    prompts = prompts_from_table(X, y, 4, n=7, rng=0)
+    assert prompts.x.shape == (7, 4, 2)
+    assert (prompts.x[..., 0] == 2 * prompts.y).all()
+    assert all(len(set(row)) == 4 for row in prompts.y.tolist())
+    with pytest.raises(InvalidInput, match=r"^length: expected"):
+        prompts_from_table(X, y, 11)
