@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from optim_bas.exchange import SignExchange, local_gradients
 from optim_bas.fp8 import decode, encode
 from optim_bas.memory import StateBytes, state_bytes
 from optim_bas.optimizer import BAS
@@ -10,11 +11,13 @@ from optim_bas.step import bas_step, block_scale
 
 __all__ = [
     "BAS",
+    "SignExchange",
     "StateBytes",
     "bas_step",
     "block_scale",
     "decode",
     "encode",
+    "local_gradients",
     "pack_signs",
     "state_bytes",
     "unpack_signs",

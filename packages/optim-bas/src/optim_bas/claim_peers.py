@@ -9,7 +9,7 @@ import torch
 from optim_bas.blocks import as_matrix, block_mean, block_runs, read_layout, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor, nn
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class _Simple(torch.optim.Optimizer):
     """One tensor at a time, contiguous float32."""
 
-    def __init__(self, params: list[Tensor], lr: float, betas: tuple[float, float], weight_decay: float) -> None:
+    def __init__(self, params: Sequence[Tensor], lr: float, betas: tuple[float, float], weight_decay: float) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
     @torch.no_grad()
@@ -70,7 +70,8 @@ def muon(
     model: nn.Module, lr: float, betas: tuple[float, float], weight_decay: float
 ) -> tuple[torch.optim.Optimizer, ...]:
     """Torch's Muon for the matrices between embedding and head, AdamW at 3e-3 for the rest."""
-    hidden, rest = [], []
+    hidden: list[Tensor] = []
+    rest: list[Tensor] = []
     for name, param in model.named_parameters():
         outer = name.partition(".")[0] in ("tokens", "positions", "head", "patches")
         (hidden if param.ndim == 2 and not outer else rest).append(param)

@@ -122,7 +122,8 @@ def _groups(kind: str, model: nn.Module) -> list[dict[str, Any]]:
     if kind not in special:
         return [{"params": list(model.parameters())}]
     words = ("tokens", "positions", "head") if kind == "embeddings" else ("qkv",)
-    chosen, rest = [], []
+    chosen: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, param in model.named_parameters():
         (chosen if any(word in name.split(".") for word in words) else rest).append(param)
     return [{"params": rest}, {"params": chosen, **special[kind]}]
@@ -160,7 +161,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         cell.steps,
         cell.seed,
         model=model,
-        evaluate_every=max(1, cell.steps // 5),
+        evaluate_every=cell.steps // 5 if cell.steps >= 100 else cell.steps,
         after_step=_switch(cell) if cell.switch else None,
     )
     return {

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lemmata_core import InvalidInput
 
-from optim_bas.blocks import as_matrix, block_amax, block_mean, block_runs, read_layout, runs
+from optim_bas.blocks import as_matrix, block_amax, block_mean, block_runs, read_layout, runs, write_back
 from optim_bas.fp8 import FORMATS, encode_with, scale_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from torch import Tensor
 
     from optim_bas.optimizer import BAS
 
@@ -60,22 +62,26 @@ def converted_state(state: Mapping[str, Any], shape: torch.Size, group: Mapping[
     step = torch.as_tensor(float(state["step"]), dtype=torch.float32)
     if group["algorithm"] == "adamw":
         return {"step": step, **{k: state[k].clone() for k in ("exp_avg", "exp_avg_sq")}}
-    m, v = state["exp_avg"], state["exp_avg_sq"]
     layout = read_layout(shape, group["block"], group["block_dim"])
+    second = block_mean(state["exp_avg_sq"].float(), layout)
+    return {"step": step, **encoded_state(state["exp_avg"], group), "exp_avg_sq": second}
+
+
+def encoded_state(m: Tensor, group: Mapping[str, Any]) -> dict[str, Tensor]:
+    """A momentum as a group keeps it: ``exp_avg``, and ``exp_avg_scale`` beside codes."""
     dtype = group["momentum_dtype"]
-    second = block_mean(v.float(), layout)
     if dtype not in FORMATS:
-        return {"step": step, "exp_avg": m.to(dtype, copy=True).contiguous(), "exp_avg_sq": second}
+        return {"exp_avg": m.to(dtype, copy=True).contiguous()}
+    layout = read_layout(m.shape, group["block"], group["block_dim"])
     scale = scale_of(block_amax(m.float(), layout), dtype)
-    code = torch.zeros(m.shape, dtype=torch.uint8, device=m.device)
-    target = code.movedim(layout.block_dim, 0) if layout.block_dim else code
-    matrix, _ = as_matrix(m, layout)
-    encoded = torch.empty(layout.rows, layout.cols, dtype=torch.uint8, device=m.device)
+    encoded = torch.zeros(layout.rows, layout.cols, dtype=torch.uint8, device=m.device)
     if m.numel():
+        matrix, _ = as_matrix(m, layout)
         for to, values, own in zip(runs(encoded, layout), runs(matrix, layout), block_runs(scale, layout)):
             to.copy_(encode_with(values.float(), own, dtype, None))
-        target.copy_(encoded.view(target.shape))
-    return {"step": step, "exp_avg": code, "exp_avg_scale": scale, "exp_avg_sq": second}
+    code = torch.zeros(m.shape, dtype=torch.uint8, device=m.device)
+    write_back(code, encoded, layout)
+    return {"exp_avg": code, "exp_avg_scale": scale}
 
 
 def convert_checkpoint(checkpoint: dict[str, Any], **overrides: Any) -> dict[str, Any]:

@@ -161,6 +161,14 @@ def decode(code: Tensor, scale: Tensor, *, dtype: torch.dtype = torch.float8_e4m
     _check_dtype(dtype)
     if getattr(code, "dtype", None) != torch.uint8:
         raise InvalidInput.argument("code", expected="a tensor of uint8", got=code)
+    values = decode_with(code, torch.ones((), device=code.device), dtype)
+    # The two codes of NaN look like 480 to the conversion by bits; no other code does.
+    values = torch.where((code & 0x7F == 0x7F) if dtype == torch.float8_e4m3fn else values.isnan(), torch.nan, values)
+    return values * scale
+
+
+def decode_with(code: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """`decode` of codes that are not NaN where their scale is not: all that `encode_with` and `scale_of` give."""
     if dtype == torch.float8_e4m3fn and code.device.type == "cpu":
         return _decode_by_bits(code).mul_(scale)
     return code.view(dtype).to(torch.float32) * scale
@@ -172,9 +180,7 @@ def _decode_by_bits(code: Tensor) -> Tensor:
     Sign and seven bits are put where bfloat16 has them, which makes a number 2^120 too small.
     """
     bits = (code.view(torch.int8).to(torch.int16) << 4) & 0x87F0 - 0x10000
-    values = bits.view(torch.bfloat16).to(torch.float32).mul_(2.0**120)
-    # The two codes of NaN have no counterpart there: theirs would be 480.
-    return torch.where(values.abs() == 480.0, torch.nan, values)
+    return bits.view(torch.bfloat16).to(torch.float32).mul_(2.0**120)
 
 
 def _is_floating(x: object) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from optim_bas.blocks import read_layout
 from optim_bas.fp8 import MOMENTUM_DTYPES, ROUNDINGS
+from optim_bas.sharding import is_dtensor
 from optim_bas.step import check_scale
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 ALGORITHMS = ("bas", "adamw")
 # Keys a group may carry beyond the constructor's arguments, and what they are without being named.
-GROUP_KEYS: dict[str, Any] = {"algorithm": "bas", "block_dim": 0, "stochastic_rounding": False}
+# `workers` says of how many workers' own momenta the state is one: 1 where all have the same.
+GROUP_KEYS: dict[str, Any] = {"algorithm": "bas", "block_dim": 0, "stochastic_rounding": False, "workers": 1}
 # Where torch has its one-kernel AdamW.
 _FUSED_ADAMW = ("cpu", "cuda", "mps", "xpu")
 _UNSUPPORTED = {
@@ -40,6 +42,36 @@ def check_unsupported(**given: object) -> None:
         _, expected = _UNSUPPORTED[name]
         if value:
             raise InvalidInput.argument(name, expected=expected, got=value)
+
+
+def checked_exchange(exchange: Any) -> Any:
+    """The exchange, if it is one or None.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if exchange is None:
+        return None
+    from optim_bas.exchange import SignExchange
+
+    if not isinstance(exchange, SignExchange):
+        raise InvalidInput.argument("exchange", expected="None or a SignExchange", got=exchange)
+    return exchange
+
+
+def check_whole(tensors: list[Tensor]) -> None:
+    """Refuse sharded parameters beside an exchange: their gradients are summed already.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if any(is_dtensor(tensor) for tensor in tensors):
+        expected = (
+            "no exchange for DTensor parameters: under FSDP2 gradients are reduced before the optimizer sees them"
+        )
+        raise InvalidInput.argument("exchange", expected=expected, got="a SignExchange")
 
 
 def parameter_name(group: Mapping[str, Any], position: int) -> str:

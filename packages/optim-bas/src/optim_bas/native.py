@@ -4,9 +4,9 @@
 needs it. The arithmetic is that of `step.py` term by term: the codes are the same bit for bit, and the weights up to
 the order of summation in a block.
 
-The kernel is several short loops over one row that stays in cache: each of them vectorises, their union does not.
-Nothing here produces or needs a float32 below the normal range, so that it is as fast on sparse gradients and as right
-under ``torch.set_flush_denormal``.
+The two loops over a row are vector instructions written out in `vectors.py`. Nothing in them produces or needs a
+float32 below the normal range, so that the step is as fast on sparse gradients and as right under
+``torch.set_flush_denormal``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import numba
 import numpy as np
 import torch
 
+from optim_bas.vectors import LANES, average_and_sum, move_and_encode
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,113 +30,74 @@ if TYPE_CHECKING:
 
     from optim_bas.step import Place, Rule
 
-# Entries of a block worked on at once: with the look-ahead 128 kB of scratch, inside the second-level cache.
+# Entries of a block worked on at once: 128 kB of scratch, inside the second-level cache.
 CHUNK = 16_384
+# Entries whose squares are added up in float32, sixteen sums side by side; further ones in float64.
+_PART = 1024
 # Entries below which handing a piece to another thread costs more than it saves.
 _PIECE = 1 << 18
 _SMALLEST_SCALE = 2.0**-126
-
-# numba widens integers to 64 bits unless every operand says otherwise.
-_I = np.int32
 _F = np.float32
 
 
 @numba.njit(nogil=True, cache=True)
-def _average(m, bits, code, g, scale, old, new):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """Decode, and average the gradient in: m = beta1 m + (1 - beta1) g. `bits` is m's own memory."""
-    for j in range(m.size):
-        c = _I(code[j])
-        bits[j] = (((c & _I(0x7F)) << _I(20)) + _I(121 << 23)) | ((c & _I(0x80)) << _I(24))
-    for j in range(m.size):
-        # The bits read (1 + fraction) 2^k: halve them, or for the codes below the normal range take the 1 off.
-        x = abs(m[j])
-        x = x * _F(0.5) if x >= _F(2.0**-5) else x - _F(2.0**-6)
-        m[j] = (math.copysign(x, m[j]) * scale) * old + g[j] * new
+def _first_loop(code, g, m, x, small, scale, old, new, nesterov, rms):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """New momentum and direction of a chunk, and their sums: see `vectors.average_and_sum`."""
+    n = m.size
+    squares, sizes, top = 0.0, 0.0, np.int32(0)
+    whole = n - n % LANES
+    for s in range(0, whole, _PART):
+        count = min(_PART, whole - s) // LANES
+        more, extent, largest = average_and_sum(
+            code[s:].ctypes.data, g[s:].ctypes.data, m[s:].ctypes.data, x[s:].ctypes.data,
+            count, scale, old, new, nesterov, rms,
+        )  # fmt: skip
+        squares += more
+        sizes += extent
+        top = max(top, largest)
+    if whole < n:
+        # What does not fill a vector is worked on in one of its own, filled up with zeros.
+        rest = n - whole
+        codes, floats = small
+        floats[:, :] = 0
+        codes[:] = 0
+        codes[:rest] = code[whole:]
+        floats[0, :rest] = g[whole:]
+        more, extent, largest = average_and_sum(
+            codes.ctypes.data, floats[0].ctypes.data, floats[1].ctypes.data, floats[2].ctypes.data,
+            1, scale, old, new, nesterov, rms,
+        )  # fmt: skip
+        m[whole:] = floats[1, :rest]
+        x[whole:] = floats[2, :rest]
+        squares += more
+        sizes += extent
+        top = max(top, largest)
+    return squares, sizes, top
 
 
 @numba.njit(nogil=True, cache=True)
-def _look_ahead(x, m, g, old, new):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    for j in range(m.size):
-        x[j] = m[j] * old + g[j] * new
-
-
-# Reordered sums vectorise. Only these functions may: elsewhere every rounding is that of `step.py`.
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _squares(x):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    total = np.float64(0.0)
-    for start in range(0, x.size, 512):
-        part = _F(0.0)
-        for j in range(start, min(start + 512, x.size)):
-            part += x[j] * x[j]
-        total += part
-    return total
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _magnitudes(x):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    total = np.float64(0.0)
-    for start in range(0, x.size, 512):
-        part = _F(0.0)
-        for j in range(start, min(start + 512, x.size)):
-            part += abs(x[j])
-        total += part
-    return total
-
-
-@numba.njit(nogil=True, cache=True)
-def _largest(bits, found):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """The largest magnitude as bits, which order as the numbers do, with infinity and NaN on top."""
-    for j in range(bits.size):
-        found = max(found, bits[j] & _I(0x7FFFFFFF))
-    return found
-
-
-@numba.njit(nogil=True, cache=True)
-def _move(w, x, rate, decay):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    for j in range(w.size):
-        s = rate if x[j] > 0 else (-rate if x[j] < 0 else _F(0.0))
-        w[j] = w[j] * decay - s
-
-
-@numba.njit(nogil=True, cache=True)
-def _encode(code, m, bits, t, t_bits, scale):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """Round m / scale to nearest; m is overwritten and t is scratch. `bits`, `t_bits` are their memory."""
-    for j in range(m.size):
-        y = m[j] / scale
-        m[j] = y
-        # Adding 2^14 leaves multiples of 2^-9, the spacing below the normal range.
-        t[j] = abs(y) + _F(16384.0)
-    for j in range(m.size):
-        a = bits[j] & _I(0x7FFFFFFF)
-        normal = ((a + _I(0x7FFFF) + ((a >> _I(20)) & _I(1))) >> _I(20)) - _I(960)
-        small = t_bits[j] - _I(0x46800000)
-        c = small if a < _I(0x3C800000) else normal
-        code[j] = np.uint8(c | ((bits[j] >> _I(24)) & _I(0x80)))
-
-
-@numba.njit(nogil=True, cache=True)
-def _mix(x):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """One round of `fp8.noise_bits`."""
-    x = np.uint32(x ^ (x >> np.uint32(16)))
-    x = np.uint32(x * np.uint32(0x7FEB352D))
-    x = np.uint32(x ^ (x >> np.uint32(15)))
-    x = np.uint32(x * np.uint32(0x846CA68B))
-    return np.uint32(x ^ (x >> np.uint32(16)))
-
-
-@numba.njit(nogil=True, cache=True)
-def _encode_at_random(code, m, bits, scale, index, key):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """Round m / scale up or down at random; `index` is the first entry's, see `fp8.noise_bits`."""
-    for j in range(m.size):
-        m[j] = m[j] / scale
-    for j in range(m.size):
-        x = _mix(_mix(np.uint32(index + j) ^ key) ^ (key ^ np.uint32(0x9E3779B9)))
-        low = _I(x >> np.uint32(12))
-        a = bits[j] & _I(0x7FFFFFFF)
-        normal = ((a + low) >> _I(20)) - _I(960)
-        small = _I(math.floor(abs(m[j]) * _F(512.0) + _F(low) * _F(2.0**-20)))
-        c = small if a < _I(0x3C800000) else normal
-        code[j] = np.uint8(c | ((bits[j] >> _I(24)) & _I(0x80)))
+def _second_loop(w, code, m, x, small, rate, decay, divisor, random, index, key):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """Move the weights and encode the momentum of a chunk: see `vectors.move_and_encode`."""
+    n = m.size
+    count = n // LANES
+    whole = count * LANES
+    first = np.uint32(index)
+    move_and_encode(
+        w.ctypes.data, x.ctypes.data, m.ctypes.data, code.ctypes.data, count, rate, decay, divisor, random, first, key
+    )
+    if whole < n:
+        rest = n - whole
+        codes, floats = small
+        floats[:, :] = 0
+        floats[0, :rest] = w[whole:]
+        floats[1, :rest] = m[whole:]
+        floats[2, :rest] = x[whole:]
+        move_and_encode(
+            floats[0].ctypes.data, floats[2].ctypes.data, floats[1].ctypes.data, codes.ctypes.data,
+            1, rate, decay, divisor, random, np.uint32(index + whole), key,
+        )  # fmt: skip
+        w[whole:] = floats[0, :rest]
+        code[whole:] = codes[:rest]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -144,23 +107,21 @@ def _blocks(w, g, code, scales, v, shape, origin, real, nesterov, rms, random, k
     start_index, row_stride = origin
     old, new, beta2, new2, correction1, correction2, eps, lr, decay = real
     m = np.empty(min(size, CHUNK), np.float32)
-    other = np.empty_like(m)
-    bits, other_bits = m.view(np.int32), other.view(np.int32)
+    # Without a look-ahead the direction is the momentum: a second row would push the first out of the nearest cache.
+    x = np.empty_like(m) if nesterov else m
+    small = (np.zeros(LANES, np.uint8), np.zeros((3, LANES), np.float32))
+    one = np.empty(1, np.int32)
     for b in range(first, last):
         row, q = b // per_row, b % per_row
         start = row * cols + q * size
         stop = min(start + size, (row + 1) * cols)
-        squares, sizes, top = 0.0, 0.0, _I(0)
+        squares, sizes, top = 0.0, 0.0, np.int32(0)
         for s in range(start, stop, CHUNK):
-            n = min(CHUNK, stop - s)
-            _average(m[:n], bits[:n], code[s : s + n], g[s : s + n], scales[b], old, new)
-            squares += _squares(g[s : s + n])
-            x = m
-            if nesterov:
-                _look_ahead(other[:n], m[:n], g[s : s + n], old, new)
-                x = other
-            sizes += _squares(x[:n]) if rms else _magnitudes(x[:n])
-            top = _I(_largest(bits[:n], top))
+            e = min(s + CHUNK, stop)
+            found = _first_loop(code[s:e], g[s:e], m[: e - s], x[: e - s], small, scales[b], old, new, nesterov, rms)
+            squares += found[0]
+            sizes += found[1]
+            top = max(top, found[2])
         v[b] = beta2 * v[b] + new2 * _F(squares / (stop - start))
         extent = _F(sizes / (stop - start))
         if rms:
@@ -169,30 +130,22 @@ def _blocks(w, g, code, scales, v, shape, origin, real, nesterov, rms, random, k
         if extent != 0:
             a = (extent / correction1) / (np.sqrt(v[b] / correction2) + eps)
         rate = a * lr
-        other[0:1].view(np.int32)[0] = top
-        scale = other[0] / _F(448.0)
-        if not math.isfinite(other[0]):
+        one[0] = top
+        amax = one.view(np.float32)[0]
+        scale = amax / _F(448.0)
+        if not math.isfinite(amax):
             scale = _F(np.nan)
         elif scale < _F(_SMALLEST_SCALE):
             scale = _F(0.0)
         divisor = scale if scale != 0 else _F(np.inf)
         for s in range(start, stop, CHUNK):
-            n = min(CHUNK, stop - s)
+            e = min(s + CHUNK, stop)
             if stop - start > CHUNK:
-                _average(m[:n], bits[:n], code[s : s + n], g[s : s + n], scales[b], old, new)
-            x = m
-            if nesterov:
-                _look_ahead(other[:n], m[:n], g[s : s + n], old, new)
-                x = other
-            if math.isfinite(rate):
-                _move(w[s : s + n], x[:n], rate, decay)
-            else:
-                w[s : s + n] = np.nan
-            if random:
-                index = start_index + row * row_stride + (s - row * cols)
-                _encode_at_random(code[s : s + n], m[:n], bits[:n], divisor, index, key)
-            else:
-                _encode(code[s : s + n], m[:n], bits[:n], other[:n], other_bits[:n], divisor)
+                _first_loop(code[s:e], g[s:e], m[: e - s], x[: e - s], small, scales[b], old, new, nesterov, rms)
+            index = start_index + row * row_stride + (s - row * cols)
+            _second_loop(w[s:e], code[s:e], m[: e - s], x[: e - s], small, rate, decay, divisor, random, index, key)
+        if not math.isfinite(rate):
+            w[start:stop] = np.nan
         if not math.isfinite(scale):
             code[start:stop] = 0x7F
         scales[b] = scale

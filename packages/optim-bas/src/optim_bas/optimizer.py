@@ -10,7 +10,14 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from optim_bas.adamw import step_adamw_group
-from optim_bas.groups import GROUP_KEYS, check_group, check_unsupported, parameter_name
+from optim_bas.groups import (
+    GROUP_KEYS,
+    check_group,
+    check_unsupported,
+    check_whole,
+    checked_exchange,
+    parameter_name,
+)
 from optim_bas.paths import Item, step_items
 from optim_bas.sharding import check_gradient
 from optim_bas.state import check_loaded, new_state, restored
@@ -120,7 +127,8 @@ class BAS(torch.optim.Optimizer):
             "fused": fused,
             **GROUP_KEYS,
         }
-        self.exchange = exchange
+        self.exchange = checked_exchange(exchange)
+        self.replicas_checked = False
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -147,12 +155,15 @@ class BAS(torch.optim.Optimizer):
             names, tensors = {}, [params] if isinstance(params, Tensor) else []
         if all(isinstance(p, Tensor) for p in tensors):  # what is not is named by torch's own message
             check_group({**self.defaults, **group, **names, "params": tensors})
+            if self.exchange is not None:
+                check_whole(tensors)
         super().add_param_group(group)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Fill in what older checkpoints and pickles lack."""
         super().__setstate__(state)
         self.__dict__.setdefault("exchange", None)
+        self.__dict__.setdefault("replicas_checked", False)
         for group in self.param_groups:
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
@@ -215,6 +226,35 @@ class BAS(torch.optim.Optimizer):
             items.append(Item(param, grad, state, group, position + offset))
         return items
 
+    def all_items(self) -> list[Item]:
+        """The tensors of all groups that BAS steps, for the exchange."""
+        items, position = [], 0
+        for group in self.param_groups:
+            if group["algorithm"] == "bas":
+                items += self._items(group, position)
+            position += len(group["params"])
+        return items
+
+    def average_momentum(self) -> None:
+        """Make the momenta of all workers the same: their mean, encoded anew. To be called by all of them.
+
+        A checkpoint made after it can be loaded by any number of workers; one made without it holds this worker's own
+        momenta, and only as many workers can go on from theirs.
+
+        Raises
+        ------
+        InvalidInput
+            If the optimizer has no exchange.
+        """
+        if self.exchange is None:
+            raise InvalidInput.argument(
+                "exchange", expected="an optimizer made with exchange=SignExchange()", got="none"
+            )
+        from optim_bas.exchange import average_momenta
+
+        with torch.no_grad():
+            average_momenta(self)
+
     def allocate(self) -> None:
         """Make the state of all parameters now: to see what it costs, or before loading a distributed checkpoint."""
         for group in self.param_groups:
@@ -248,7 +288,7 @@ class BAS(torch.optim.Optimizer):
                 for saved, own in pairs
             ]
             final.update(loaded, param_groups=groups + loaded["param_groups"][len(groups) :])
-            check_loaded(final)
+            check_loaded(final, 1 if self.exchange is None else self.exchange.workers)
             return final
 
         def restore(_: torch.optim.Optimizer) -> None:

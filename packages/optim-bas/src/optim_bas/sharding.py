@@ -184,7 +184,7 @@ def _check_runs(param: Tensor, here: Layout, cuts: _Cuts, block: int, name: str)
     if not cuts.columns:
         return
     dims = [d for d in range(len(param.shape)) if d != here.block_dim or len(param.shape) < 2]
-    cut = {getattr(p, "dim", None) for p in param.placements} & set(dims)  # type: ignore[attr-defined]
+    cut = {d for d in dims if _ways(param, d) > 1}
     even = all(param.shape[d] % _ways(param, d) == 0 for d in cut)
     if cut == {dims[0]} and even and here.cols % block == 0:
         return
@@ -207,7 +207,7 @@ def block_zeros(param: Tensor, group: Mapping[str, Any]) -> Tensor:
     from torch.distributed.tensor import Replicate, Shard, zeros
 
     by_rows = block == "row" or isinstance(block, int)
-    placements = []
+    placements: list[Any] = []
     for placement in param.placements:  # type: ignore[attr-defined]
         dim = getattr(placement, "dim", None)
         if dim is None or not by_rows:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from lemmata_core import InvalidInput
 
-from optim_bas.fp8 import FORMATS
+from optim_bas.blocks import as_matrix, block_runs, read_layout, runs, write_back
+from optim_bas.fp8 import FORMATS, decode
 from optim_bas.sharding import block_zeros
 
 if TYPE_CHECKING:
@@ -58,15 +59,34 @@ def restored(stored: Mapping[str, Any], param: Tensor) -> dict[str, Any]:
     }
 
 
-def check_loaded(state_dict: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint whose momenta are not kept as its groups say.
+def decoded_momentum(param: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]) -> Tensor:
+    """The momentum of a tensor as float32, shape of the parameter."""
+    stored = state["exp_avg"]
+    if group["momentum_dtype"] not in FORMATS:
+        return cast("Tensor", stored.to(torch.float32, copy=True))
+    layout = read_layout(param.shape, group["block"], group["block_dim"])
+    matrix, _ = as_matrix(stored, layout)
+    m = torch.zeros(layout.rows, layout.cols, device=stored.device)
+    if stored.numel():
+        scales = block_runs(state["exp_avg_scale"], layout)
+        for to, code, scale in zip(runs(m, layout), runs(matrix, layout), scales):
+            to.copy_(decode(code, scale, dtype=group["momentum_dtype"]))
+    whole = torch.zeros(param.shape, device=stored.device)
+    write_back(whole, m, layout)
+    return whole
+
+
+def check_loaded(state_dict: Mapping[str, Any], workers: int) -> None:
+    """Refuse a checkpoint that is AdamW's, or holds one of several workers' own momenta where their number differs.
 
     Raises
     ------
     InvalidInput
-        Most likely it is AdamW's own checkpoint.
     """
     for group in state_dict["param_groups"]:
+        if group.get("workers", 1) not in (1, workers):
+            expected = f"the momenta of {workers} workers (call average_momentum() on all of them before saving)"
+            raise InvalidInput.argument("state_dict", expected=expected, got=f"one of {group['workers']} workers' own")
         coded = group["algorithm"] == "bas" and group["momentum_dtype"] in FORMATS
         for key in group["params"]:
             stored = state_dict["state"].get(key)

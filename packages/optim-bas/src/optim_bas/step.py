@@ -13,14 +13,14 @@ from lemmata_core import InvalidInput
 from torch import Tensor
 
 from optim_bas.blocks import Block, as_matrix, block_runs, read_layout, runs, write_back
-from optim_bas.fp8 import FORMATS, decode, encode_with, noise_bits, round_at_random, scale_of, stream_key
+from optim_bas.fp8 import FORMATS, decode_with, encode_with, noise_bits, round_at_random, scale_of, stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCALES = ("rms", "mean")
 # Entries worked on at once: what is decoded of a momentum at any time.
-TILE_ENTRIES = 131_072
+TILE_ENTRIES = 262_144
 # Keeps the streams that round weights apart from those that round momenta.
 _WEIGHT_STREAM = 0x57454947
 
@@ -226,7 +226,8 @@ def direction(m: Tensor, g: Tensor, rule: Rule) -> Tensor:
 
 def size_of(x: Tensor, rule: Rule) -> Tensor:
     """A block's sum of squares, or of magnitudes; `step_size` takes it divided by the block's entries."""
-    return (x.square() if rule.scale == "rms" else x.abs()).sum(dim=-1, keepdim=True)
+    # x * x, since square() is pow() to torch, ten times slower on a CPU.
+    return (x * x if rule.scale == "rms" else x.abs()).sum(dim=-1, keepdim=True)
 
 
 def step_size(
@@ -413,7 +414,7 @@ def new_momentum(work: Work, at: _At) -> tuple[Tensor, Tensor]:
     if work.rule.maximize:
         g = -g
     stored = work.code[at]
-    m = stored if work.scale is None else decode(stored, work.scale[at[:2]], dtype=work.dtype)
+    m = stored if work.scale is None else decode_with(stored, work.scale[at[:2]], work.dtype)
     return g, average(m.to(wide), g, work.rule)
 
 
@@ -421,7 +422,7 @@ def sums_of(tile: tuple[Tensor, Tensor], rule: Rule) -> Sums:
     """The sums over the blocks of a tile, or over these pieces of them."""
     g, m = tile
     return Sums(
-        g.square().sum(dim=-1, keepdim=True),
+        (g * g).sum(dim=-1, keepdim=True),
         size_of(direction(m, g, rule), rule),
         m.abs().amax(dim=-1, keepdim=True).float(),
     )
