@@ -47,8 +47,8 @@ def test_the_callers_threads_come_back(monkeypatch):
     for name in THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    before = numba.get_num_threads()  # launches its threads, which may set OpenMP's number and so torch's
     torch.set_num_threads(2)
-    before = numba.get_num_threads()
     try:
         with one_thread():
             assert torch.get_num_threads() == 1

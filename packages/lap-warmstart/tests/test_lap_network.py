@@ -127,6 +127,18 @@ def test_predictors_never_change_the_answer(start, family):
     assert flipped.objective == pytest.approx(-expected, rel=1e-11)
 
 
+@pytest.mark.parametrize("family", ["lowrank_noise", "potentials"])
+def test_auto_asks_the_network_only_where_our_own_seeds_fail(family, monkeypatch):
+    from lap_warmstart import pricing
+
+    cost = instances.generate(family, 520, 6)
+    assert solve(cost, warm_start="auto").stats.predict_time == 0.0
+    monkeypatch.setattr(pricing, "ASK", 0.0)
+    r = solve(cost, warm_start="auto")
+    assert r.stats.predict_time > 0.0
+    assert certify(cost, r).optimal
+
+
 def test_linear_model_fits():
     costs = [instances.generate("uniform", 100, k) for k in range(2)]
     model = predict.LinearRow.fit(costs)

@@ -3,6 +3,7 @@
 from importlib.metadata import version
 
 import numpy as np
+from lemmata_core.executor import one_thread
 from lemmata_core.timing import Benchmark, Ratio, growth, paired
 from oco_anytime import AnytimeCOCO, domains, play_linear
 from pyol.learning_rates import LearningRateSqrtSumSquareGrads
@@ -54,6 +55,7 @@ def _bare_rounds(kind, domain, costs, rows):
     return rounds
 
 
+@one_thread()
 def step(progress):
     """Predict + update with a violation every round, checks on."""
     out = []
@@ -76,18 +78,20 @@ def step(progress):
     return out
 
 
+@one_thread()
 def loop(progress):
     """play_linear, per round, against PyOL's predict + update."""
     out = []
     cases = [(kind, d) for kind in ("ball", "simplex") for d in (10, 100)]
     for kind, d in progress.track(cases, "the compiled loop"):
         domain, costs, rows, peer = _setting(kind, d)
-        many = np.tile(costs, (25, 1)), np.tile(rows, (25, 1)), np.full(10_000, -0.1)
+        many = np.tile(costs, (250, 1)), np.tile(rows, (250, 1)), np.full(100_000, -0.1)
+        few = np.tile(costs, (10, 1))
         learner = AnytimeCOCO(domain)
         # ours plays 25 times as many rounds
         timing = paired(
             lambda learner=learner, many=many: play_linear(learner, *many, record="light"),
-            _peer_rounds(peer, costs),
+            _peer_rounds(peer, few),
             repeats=REPEATS,
             warmup=1,
         )
@@ -99,6 +103,7 @@ def loop(progress):
     return out
 
 
+@one_thread()
 def scaling(progress):
     """Exponent of play_linear's time in T, as a ratio to linear growth."""
     sizes = [50_000, 100_000, 200_000, 400_000, 800_000]

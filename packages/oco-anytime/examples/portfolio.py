@@ -1,8 +1,8 @@
 """Rebalance 20 US stocks every day for eight years under a volatility limit, without tuning anything.
 
 Real data: daily prices 1990 to 2022, shipped with skfolio. Each day the learner chooses the weights; then it sees the
-day's return and the mix's volatility over the last 60 days. It is compared with a fixed Lagrange multiplier, for several
-values that one would have to try, and with the best fixed mix in hindsight.
+day's return and the mix's volatility over the last 60 days. It is compared with a fixed Lagrange multiplier, for
+several values that one would have to try, and with the best fixed mix in hindsight.
 
     python packages/oco-anytime/examples/portfolio.py --out portfolio.png
 """

@@ -85,8 +85,8 @@ def replace_e3nn(model: nn.Module, *, kinds: Sequence[str] = KINDS, verify: bool
     made: dict[int, nn.Module | None] = {}
     entries = []
     for parent_name, parent in list(model.named_modules()):
-        for child_name, child in list(parent.named_children()):
-            kind = _kind(child)
+        for child_name, child in list(parent._modules.items()):  # named_children hides a second use of a module
+            kind = None if child is None else _kind(child)
             if kind is None or kind not in kinds:
                 continue
             if id(child) not in made:
@@ -108,8 +108,8 @@ def _kind(module: nn.Module) -> str | None:
     return next((kind for kind in KINDS if kind in names), None)
 
 
-def _converted(name: str, kind: str, old: nn.Module, *, verify: bool) -> tuple[nn.Module | None, Replacement]:
-    if type(old).forward is not _e3nn_forward(old):
+def _converted(name: str, kind: str, old: Any, *, verify: bool) -> tuple[nn.Module | None, Replacement]:
+    if getattr(type(old), "forward", None) is not _e3nn_forward(old):
         return None, Replacement(name, kind, False, float("nan"), "its forward is not e3nn's")
     try:
         new = _full(old) if kind == "FullTensorProduct" else _weighted(old)
@@ -125,7 +125,7 @@ def _converted(name: str, kind: str, old: nn.Module, *, verify: bool) -> tuple[n
 
 def _e3nn_forward(module: nn.Module) -> Any:
     base = next(c for c in type(module).__mro__ if c.__name__ == "TensorProduct" and c.__module__.startswith("e3nn."))
-    return base.forward
+    return getattr(base, "forward", None)
 
 
 def _full(old: Any) -> nn.Module:

@@ -181,7 +181,7 @@ class TensorProduct(nn.Module):
         """The weights of one instruction, as a view of shape [..., *path_shape]."""
         for index, _, view in self.weight_views(weight, yield_instruction=True):
             if index == instruction:
-                return view  # type: ignore[no-any-return]
+                return view
         raise InvalidInput.argument("instruction", expected="an instruction that has weights", got=instruction)
 
     def weight_views(self, weight: Tensor | None = None, yield_instruction: bool = False) -> Iterator[Any]:

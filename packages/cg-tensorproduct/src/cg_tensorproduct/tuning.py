@@ -112,12 +112,12 @@ def modelled(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device)
     tiles = -(-batch // 16) * 16
     blocked = costs.blocked * 2e-10 + costs.outputs * 3e-9
     seconds = {
-        "dense": 8e-6 + width * (batch * (costs.dense / 4.5e10 + costs.outer * 1e-9) + costs.matrix * 1e-10),
+        "dense": 7e-6 + width * (batch * (costs.dense / 4.5e10 + costs.outer * 1e-9) + costs.matrix * 1e-10),
         "blocked": 5e-5 + costs.launches * 2e-6 + width * batch * blocked,
     }
     if HAS_NUMBA:
         kernel = costs.blocked * 1e-10 + costs.outputs * 8e-10 + costs.couples * 1.5e-8
-        seconds["kernel"] = 6e-6 + width * tiles * kernel
+        seconds["kernel"] = 7e-6 + width * tiles * kernel
     if costs.matrix > LARGEST_MATRIX:
         seconds.pop("dense")
     return seconds
@@ -208,7 +208,7 @@ def autotune(
     if not isinstance(batch, int) or batch < 1:
         raise InvalidInput.argument("batch", expected="an integer >= 1", got=batch)
     dtype = dtype or torch.float32
-    device = module.output_mask.device
+    device = module.get_buffer("output_mask").device
     costs, bucket = module._costs, _bucket(batch)
     expected = modelled(costs, bucket, dtype, device)
     order = sorted(expected, key=lambda name: expected[name])[:3]
@@ -262,7 +262,7 @@ def explain(module: Any, batch: int = 64) -> str:
 
     if not isinstance(module, FullTensorProduct):
         raise InvalidInput.argument("module", expected="a FullTensorProduct", got=type(module).__name__)
-    costs, device = module._costs, module.output_mask.device
+    costs, device = module._costs, module.get_buffer("output_mask").device
     seconds = modelled(costs, batch, torch.float32, device)
     choice = module.algorithm
     if choice == "auto":

@@ -13,7 +13,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import positive_int
 
-from oco_anytime.learner import PenaltyLearner
+from oco_anytime.engine import PenaltyLearner
 from oco_anytime.loop import Interruption, Recorder
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oco_anytime.domains.base import Vector
     from oco_anytime.environments.base import Environment
-    from oco_anytime.learner import Learner
+    from oco_anytime.interface import Learner
 
 #: rounds between two looks at the clock and the keyboard in the compiled loop
 _CHUNK = 1 << 16
@@ -240,6 +240,7 @@ def play_linear(
     X = np.empty((rounds if record == "all" else 0, C.shape[1]))
     cost, viol, cert = np.zeros(n), np.zeros((n, rhs.shape[1])), np.zeros(n)
     done, closed, status = 0, 0, "complete"
+    scratch = np.empty(C.shape[1]), np.empty(C.shape[1]), np.empty(rhs.shape[1])
     with Interruption() as asked:
         while done < rounds and not asked:
             to = min(done + _CHUNK, rounds)
@@ -249,7 +250,7 @@ def play_linear(
             learner._k.play(
                 *learner._compiled_state(), learner._x, C[part], played[part], rows[part], grads[part], rhs[part],
                 *compiled, done, marks[closed:], X[part] if record == "all" else X,
-                cost[closed:], viol[closed:], cert[closed:],
+                cost[closed:], viol[closed:], cert[closed:], *scratch,
             )  # fmt: skip
             done, closed = to, stop
     if done < rounds:

@@ -41,6 +41,9 @@ def medium(name: str, g: np.random.Generator) -> P.Problem:
     if name == "pit":
         value, arcs = section_pit(g, 10, 4)
         return P.OpenPit(value, arcs)
+    if name == "large pit":
+        value, arcs = section_pit(g, 40, 12, ore=6.0)
+        return P.OpenPit(value, arcs)
     if name == "pit with a row":
         value, arcs = section_pit(g, 10, 4)
         return P.OpenPit(value, arcs, g.integers(1, 6, 40), [40])

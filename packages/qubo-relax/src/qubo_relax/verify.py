@@ -163,6 +163,8 @@ def _with(c: Certificate, **changes: Any) -> Certificate:
 
 
 def _structural(qubo: Qubo, constraints: list[LinearConstraint], own: bool) -> Certificate | None:
+    if not constraints:
+        return Certificate("certified", "structural", np.inf, reasons=["no constraints: every vertex is feasible"])
     margin, reasons = structural_margin(qubo)
     if not np.isfinite(margin) and margin < 0 and not qubo.blocks:
         return Certificate("unknown", "structural", np.nan, reasons=reasons)

@@ -33,7 +33,7 @@ def synthetic_task(n: int, h: int, k: int, seed: int) -> dict[str, float]:
 def quality_synthetic(ctx: Context) -> Evidence:
     """Run the block model."""
     n, seeds, cases = {
-        Scale.SMOKE: (1000, 1, ((7, 4), (2, 4))),
+        Scale.SMOKE: (1000, 1, ((7, 4),)),
         Scale.LAPTOP: (10_000, 5, ((7, 4), (10, 7), (2, 4))),
         Scale.FULL: (50_000, 10, (*((h, k) for h in (7, 8, 9, 10) for k in (4, 5, 6, 7)), (2, 4))),
     }[ctx.scale]
@@ -179,7 +179,7 @@ def published_task(n: int, h: int, k: int, seed: int, constants: str) -> dict[st
 def admm_jobs(ctx: Context) -> list[tuple[int, int, int, int, str]]:
     """The runs that "feasible" and "optimum" share."""
     n, seeds, cases = {
-        Scale.SMOKE: (400, 1, ((5, 4), (2, 4))),
+        Scale.SMOKE: (400, 1, ((2, 4),)),
         Scale.LAPTOP: (2000, 3, ((5, 4), (2, 4))),
         Scale.FULL: (10_000, 10, ((7, 4), (5, 4), (2, 4))),
     }[ctx.scale]

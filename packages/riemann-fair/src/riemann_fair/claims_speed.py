@@ -90,7 +90,7 @@ def accept_published(e: Evidence) -> Verdict:
 
 def fast_vs_honest(ctx: Context) -> Evidence:
     """Time against projected eigsh."""
-    n, repeats = {Scale.SMOKE: (2000, 3), Scale.LAPTOP: (12_000, 5), Scale.FULL: (50_000, 5)}[ctx.scale]
+    n, repeats = {Scale.SMOKE: (1200, 2), Scale.LAPTOP: (12_000, 5), Scale.FULL: (50_000, 5)}[ctx.scale]
     seed = draw_seeds(ctx, 1)[0]
     dense = modified_sbm(n, 2, 4, rng=seed)
     sparse = modified_sbm(2 * n, 2, 4, scale=40.0, rng=seed)

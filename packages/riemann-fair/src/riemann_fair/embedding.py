@@ -206,7 +206,9 @@ def _solve(
     start: np.ndarray | None,
     dtype: Any,
 ) -> Ritz:
-    if solver == "dense" or (solver in ("lanczos", "shift-invert") and m >= op.n - 1):
+    dimension = op.n - op.space.rank - (op.trivial is not None)
+    # ARPACK wants fewer vectors than rows, pymanopt a manifold of more than one point.
+    if solver == "dense" or (solver in ("lanczos", "shift-invert", "pymanopt") and m >= min(dimension, op.n - 1)):
         return dense(op, m)
     if solver == "lanczos":
         return lanczos(op, m, tol, max_iter, rng, start)

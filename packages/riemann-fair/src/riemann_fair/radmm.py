@@ -122,6 +122,7 @@ class RADMMState:
     n_iter: int
     n_products: int
     history: History
+    LH: np.ndarray | None = None
 
 
 def radmm(
@@ -161,11 +162,12 @@ def radmm(
     began = time.perf_counter()
     state = _first_state(op, k, params, delta, np.dtype(dtype), rng, start)
     inner, best_gradient = params.inner, np.inf
-    step_memory: list[float] = [0.5]
+    step_memory: list[float] = [0.5, 0]
     for outer in range(1, params.max_outer + 1):
         minimise = _curve_steps if params.line_search == "curve" else _armijo_steps
         B = state.Y - state.U
-        state.H, used, best_gradient = minimise(op, state.H, B, state.alpha, inner, params, step_memory)
+        found = minimise(op, state.H, state.LH, B, state.alpha, inner, params, step_memory)
+        state.H, state.LH, used, best_gradient = found
         state.n_products += used
         last = state.Y
         state.Y = fair_projection(op, state.H + state.U, delta)
@@ -173,7 +175,7 @@ def radmm(
         r = float(np.linalg.norm(state.H - state.Y))
         s = float(state.alpha * np.linalg.norm(state.Y - last))
         f = op.space.violation(state.H)
-        objective = float(k - np.sum(state.H * op.apply(state.H), dtype=np.float64))
+        objective = float(np.sum(state.H * state.LH, dtype=np.float64))
         seconds = time.perf_counter() - began
         record = {
             "outer": outer, "objective": objective, "r": r, "s": s, "f": f, "alpha": state.alpha,
@@ -261,26 +263,30 @@ def _direction(G: np.ndarray, before: tuple[np.ndarray, np.ndarray] | None, H: n
 def _curve_steps(
     op: Operator,
     H: np.ndarray,
+    LH: np.ndarray | None,
     B: np.ndarray,
     alpha: float,
     steps: int,
     params: RADMMParams,
     memory: list[float],
-) -> tuple[np.ndarray, int, float]:
+) -> tuple[np.ndarray, np.ndarray, int, float]:
     """Riemannian CG with one product a step: along the polar retraction everything else is k x k.
 
     ``H(t) = (H + t D) M(t)`` with ``M = (H^T H + t (H^T D + D^T H) + t^2 D^T D)^(-1/2)``, and L H(t) follows from
     L H and L D. The true Gram matrix of H is used: with I in its place rounding grows from step to step until H
-    collapses. L H is recomputed here, once an outer iteration, and every 20 steps.
+    collapses. L H is carried from one outer iteration to the next and recomputed every 20 steps.
+
+    `memory` holds the last step length and the steps since L H was computed.
     """
     a = H.dtype.type(alpha)
-    LH = op.laplacian(H)
-    used, before, size = 1, None, np.inf
-    for step in range(steps):
-        if step and step % REFRESH_EVERY == 0:
+    used, before, size = 0, None, np.inf
+    for _ in range(steps):
+        if LH is None or memory[1] >= REFRESH_EVERY:
             H = polar(H)
             LH = op.laplacian(H)
             used += 1
+            memory[1] = 0
+        memory[1] += 1
         G = tangent(H, 2 * LH + a * (H - B))
         size = float(np.linalg.norm(G))
         if size < reachable(params.grad_tol, H):
@@ -294,7 +300,7 @@ def _curve_steps(
         M, t = M.astype(H.dtype), H.dtype.type(t)
         H, LH = (H + t * D) @ M, (LH + t * LD) @ M
         before = (G, D)
-    return H, used, size
+    return H, op.laplacian(H) if LH is None else LH, used, size
 
 
 def _search_curve(
@@ -356,12 +362,13 @@ def _parabola(points: list[tuple[float, float, np.ndarray]]) -> float | None:
 def _armijo_steps(
     op: Operator,
     H: np.ndarray,
+    LH: np.ndarray | None,
     B: np.ndarray,
     alpha: float,
     steps: int,
     params: RADMMParams,
     memory: list[float],  # noqa: ARG001 - the searches share a signature
-) -> tuple[np.ndarray, int, float]:
+) -> tuple[np.ndarray, np.ndarray, int, float]:
     """Riemannian CG as published: Armijo c = 1e-4, halving from step 1, 25 times at most, smallest step 1e-5."""
     a = H.dtype.type(alpha)
     retract = qr_retraction if params.retraction == "qr" else polar
@@ -393,7 +400,7 @@ def _armijo_steps(
         if not accepted:
             break
         H, LH, before = X, LX, (G, D)
-    return H, used, size
+    return H, LH, used, size
 
 
 def pull_inside(op: Operator, H: np.ndarray, delta: float) -> np.ndarray:

@@ -10,7 +10,7 @@ from lemmata_core import InvalidInput
 
 from oco_anytime.certificate import Certificate
 from oco_anytime.domains.base import Domain, vector
-from oco_anytime.learner import STATE_VERSION, Learner, check_state
+from oco_anytime.interface import STATE_VERSION, Learner, check_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -284,7 +284,11 @@ def _solve(job: _Job, streams: Sequence[np.random.Generator], first: int, stop: 
     X0 = _starts(job.qubo.n, streams, first, methods[0], bool(opts.get("corners", False)))
     if opts.get("sigma", 0.0):
         opts["noise"] = np.stack([g.standard_normal(job.qubo.n, dtype=np.float32) for g in streams], axis=1)
-    lanes = _method(methods[0], prep, X0, job.steps, opts, stop, job.backend, job.device)
+    try:
+        lanes = _method(methods[0], prep, X0, job.steps, opts, stop, job.backend, job.device)
+    except KeyboardInterrupt:
+        # Before the method's own loop, in its preparations: the starts are what there is.
+        lanes = Lanes(X0, 0, "interrupted")
     for later in methods[1:]:
         if lanes.ended != "done":
             break

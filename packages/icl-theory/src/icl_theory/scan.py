@@ -1,0 +1,423 @@
+"""The selective scan of Mamba as a differentiable function, fast on CPUs and usable alone."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from lemmata_core import InvalidInput
+from lemmata_core.check import one_of
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+DISCRETIZATIONS = ("euler", "zoh")
+BACKENDS = ("auto", "compiled", "torch")
+# Below this many multiplications a second thread costs more than it saves.
+_THREAD_WORK = 1 << 17
+# (k + 1) / (k + 2)!, the series of d phi / dA over delta^2 in powers of delta A.
+_SERIES = tuple((k + 1) / math.factorial(k + 2) for k in range(7))
+
+
+def selective_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    h0: Tensor | None = None,
+    discretization: str = "euler",
+    return_last_state: bool = False,
+    backend: str = "auto",
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Run h_t = exp(delta_t A) h_(t-1) + b_t u_t, y_t = C_t h_t + D u_t, times silu(z_t).
+
+    Parameters
+    ----------
+    u, delta : Tensor, shape (batch, length, channels)
+        Input and step sizes. Half precision is computed in float32. Any input may be complex; then all is, and the
+        result too (complex64 is computed in complex128).
+    A : Tensor, shape (channels, states)
+    B, C : Tensor, shape (batch, length, states)
+    D : Tensor, shape (channels,), optional
+        Skip connection.
+    z : Tensor, shape (batch, length, channels), optional
+        Gate: the result is multiplied by silu(z).
+    h0 : Tensor, shape (batch, channels, states), optional
+        State before the first step; zero if not given. It receives a gradient.
+    discretization : {"euler", "zoh"}
+        b_t = delta_t B_t (what Mamba's code does), or b_t = (exp(delta_t A) - 1) / A B_t, the zero-order hold of arXiv
+        2510.00399 (and of the Mamba paper).
+    return_last_state : bool
+        Whether to return the state after the last step too, with gradients: long sequences can be run in chunks.
+    backend : {"auto", "compiled", "torch"}
+        "compiled": CPU only, nothing of size (batch, length, channels, states) is stored; "torch": any device, a
+        two-level scan without divisions. "auto": compiled on the CPU.
+
+    Returns
+    -------
+    y : Tensor, shape (batch, length, channels)
+    last_state : Tensor, shape (batch, channels, states)
+        Only with `return_last_state`.
+
+    Raises
+    ------
+    InvalidInput
+        For shapes that do not fit, mixed devices, or an unknown option. NaN is not refused: it propagates.
+
+    Notes
+    -----
+    Second derivatives need ``backend="torch"``; the compiled one raises a RuntimeError for them.
+    """
+    _check(u, delta, A, B, C, D, z, h0, discretization, backend)
+    compiled = backend == "compiled" or (backend == "auto" and u.device.type == "cpu")
+    if compiled and u.device.type != "cpu":
+        raise InvalidInput.argument(
+            "backend", expected='"torch" for tensors on a device', got=f"{backend!r}, {u.device}"
+        )
+    out_type, work = _dtypes([t for t in (u, delta, A, B, C, h0) if t is not None], compiled)
+    u_, delta_, A_, B_, C_ = (t.to(work) for t in (u, delta, A, B, C))
+    batch, channels, states = u.shape[0], A.shape[0], A.shape[1]
+    h_ = u_.new_zeros((batch, channels, states)) if h0 is None else h0.to(work)
+    zoh = discretization == "zoh"
+    x = u_ if zoh else delta_ * u_
+    if compiled:
+        y, last = _CompiledScan.apply(delta_, x, A_, B_, C_, h_, zoh)
+    else:
+        y, last = _two_level(delta_, x, A_, B_, C_, h_, zoh=zoh)
+    if D is not None:
+        y = y + D.to(y.dtype) * u_ if not D.is_complex() or y.is_complex() else y + D * u_
+    if z is not None:
+        y = y * functional.silu(z) if not y.is_complex() or z.is_complex() else y * functional.silu(z.to(y.real.dtype))
+    y = y.to(out_type) if y.is_complex() == out_type.is_complex else y
+    return (y, last.to(out_type)) if return_last_state else y
+
+
+def _check(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Any,
+    z: Any,
+    h0: Any,
+    discretization: str,
+    backend: str,
+) -> None:
+    one_of(discretization, "discretization", DISCRETIZATIONS)
+    one_of(backend, "backend", BACKENDS)
+    given = {"u": u, "delta": delta, "A": A, "B": B, "C": C, "D": D, "z": z, "h0": h0}
+    for name, tensor in given.items():
+        if tensor is None and name in {"D", "z", "h0"}:
+            continue
+        if not isinstance(tensor, Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
+            what = f"{tensor.dtype}" if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise InvalidInput.argument(name, expected="a floating-point or complex torch tensor", got=what)
+        if tensor.device != u.device:
+            raise InvalidInput.argument(name, expected=f"a tensor on {u.device} as u", got=f"{tensor.device}")
+    if u.ndim != 3:
+        raise InvalidInput.argument("u", expected="shape (batch, length, channels)", got=f"shape {tuple(u.shape)}")
+    batch, length, channels = u.shape
+    if A.ndim != 2 or A.shape[0] != channels or A.shape[1] == 0:
+        raise InvalidInput.argument("A", expected=f"shape ({channels}, states)", got=f"shape {tuple(A.shape)}")
+    states = A.shape[1]
+    wanted = {
+        "delta": (batch, length, channels),
+        "B": (batch, length, states),
+        "C": (batch, length, states),
+        "D": (channels,),
+        "z": (batch, length, channels),
+        "h0": (batch, channels, states),
+    }
+    for name, shape in wanted.items():
+        tensor = given[name]
+        if tensor is not None and tuple(tensor.shape) != shape:
+            raise InvalidInput.argument(name, expected=f"shape {shape}", got=f"shape {tuple(tensor.shape)}")
+
+
+def _dtypes(tensors: list[Tensor], compiled: bool) -> tuple[torch.dtype, torch.dtype]:
+    """The dtype of the result, and the one to compute in."""
+    out = tensors[0].dtype
+    for tensor in tensors[1:]:
+        out = torch.promote_types(out, tensor.dtype)
+    if out in {torch.float16, torch.bfloat16}:
+        return out, torch.float32
+    if out is torch.complex32 or (compiled and out is torch.complex64):
+        return out, torch.complex128 if compiled else torch.complex64
+    return out, out
+
+
+class _CompiledScan(torch.autograd.Function):
+    """y and the last state from (delta, x, A, B, C, h0); see scan_kernels for the recurrence."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, h0: Tensor, zoh: bool
+    ) -> tuple[Tensor, Tensor]:
+        from icl_theory import scan_kernels
+
+        arrays = _Arrays(delta, x, A, B, C, zoh)
+        batch, length = x.shape[:2]
+        states, channels = arrays.shape
+        blocks = -(-length // scan_kernels.BLOCK) if any(ctx.needs_input_grad) else 0
+        h = np.array(arrays.wide(_numpy(h0).swapaxes(1, 2)), order="C", copy=True)
+        y = np.zeros((batch, length, channels), arrays.dtype)
+        kept = np.empty((batch, blocks, states, channels), arrays.dtype)
+        _over_rows(
+            batch,
+            length * channels * states,
+            lambda first, last: scan_kernels.scan_forward(first, last, zoh, *arrays.inputs, h, y, kept),
+        )
+        ctx.save_for_backward(delta, x, A, B, C, torch.from_numpy(kept))
+        ctx.zoh = zoh
+        use = A.shape[0]
+        return torch.from_numpy(y)[..., :use], torch.from_numpy(h)[..., :use].transpose(1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gy: Tensor, glast: Tensor) -> tuple[Tensor | None, ...]:
+        from icl_theory import scan_kernels
+
+        delta, x, A, B, C, kept = ctx.saved_tensors
+        arrays = _Arrays(delta, x, A, B, C, ctx.zoh)
+        batch, length, use = x.shape
+        (states, channels), block, dtype = arrays.shape, scan_kernels.BLOCK, arrays.dtype
+        gh = np.array(arrays.wide(_numpy(glast).swapaxes(1, 2)), order="C", copy=True)
+        gdelta, gx = np.zeros((2, batch, length, channels), dtype)
+        gA = np.zeros((batch, states, channels), dtype)
+        gB, gC = np.zeros((2, batch, length, states), dtype)
+        out = arrays.wide(_numpy(gy))
+        real = np.zeros(0, dtype).real.dtype.type
+        small = real(0.3 if real is np.float32 else 0.05)
+        series = np.array(_SERIES, dtype)
+
+        def run(first: int, last: int) -> None:
+            scratch = [np.empty((n, states, channels), dtype) for n in (block + 1, block, block if ctx.zoh else 0)]
+            scan_kernels.scan_backward(
+                first, last, ctx.zoh, dtype.type(0), small, series, *arrays.inputs,
+                _numpy(kept), out, gh, gdelta, gx, gA, gB, gC, *scratch,
+            )  # fmt: skip
+
+        _over_rows(batch, length * channels * states, run)
+        gdelta, gx, gA, gh = (g[..., :use] for g in (gdelta, gx, gA, gh))
+        grads = (gdelta, gx, gA.sum(0).T, gB, gC, gh.swapaxes(1, 2))
+        return *(torch.from_numpy(np.ascontiguousarray(g)) for g in grads), None
+
+
+class _Arrays:
+    """The kernels' input arrays: contiguous, one dtype, A as (states, channels).
+
+    Channels are filled up to whole vectors where that adds less than it saves: the scalar rest of a loop over 31
+    channels takes six times as long as the loop over 16 of them.
+    """
+
+    def __init__(self, delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, zoh: bool) -> None:
+        lanes = {torch.float32: 16, torch.float64: 8}.get(x.dtype, 1)
+        self.fill = -A.shape[0] % lanes if 2 * A.shape[0] > lanes else 0
+        At = np.ascontiguousarray(_numpy(A).T)
+        if self.fill:
+            At = np.concatenate([At, np.full((len(At), self.fill), -1, At.dtype)], 1)
+        inverse = At
+        if zoh:
+            # A = 0 has the limit phi = delta, which a tiny A reaches to rounding.
+            tiny = 1e-20 if At.dtype == np.float32 else 1e-150
+            At = np.where(np.abs(At) < tiny, At.dtype.type(-tiny), At)
+            inverse = 1 / At
+        else:
+            inverse = np.empty((0, 0), At.dtype)
+        self.dtype = At.dtype
+        self.shape = At.shape
+        self.inputs = (self.wide(_numpy(delta)), self.wide(_numpy(x)), At, inverse, _numpy(B), _numpy(C))
+
+    def wide(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Fill the last axis up with channels of zeros."""
+        if not self.fill:
+            return array
+        return np.concatenate([array, np.zeros((*array.shape[:-1], self.fill), array.dtype)], -1)
+
+
+def _numpy(tensor: Tensor) -> NDArray[Any]:
+    return tensor.detach().resolve_conj().contiguous().numpy()
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="icl-scan")
+
+
+def _over_rows(batch: int, work: int, run: Callable[[int, int], None]) -> None:
+    """Call ``run(first, last)`` on parts of the batch, one for each of torch's threads: the kernels drop the lock."""
+    parts = min(torch.get_num_threads(), batch)
+    if parts <= 1 or batch * work < _THREAD_WORK:
+        run(0, batch)
+        return
+    edges = [batch * i // parts for i in range(parts + 1)]
+    futures = [_pool(parts - 1).submit(run, a, b) for a, b in pairwise(edges[1:])]
+    run(edges[0], edges[1])
+    for future in futures:
+        future.result()
+
+
+def _two_level(
+    delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, h0: Tensor, *, zoh: bool
+) -> tuple[Tensor, Tensor]:
+    """The scan in plain torch: steps inside all blocks at once, then a carry from block to block. No division."""
+    batch, length, channels = x.shape
+    if length == 0:
+        return x, h0
+    exponent = delta.unsqueeze(-1) * A
+    decay = torch.exp(exponent)
+    drive = x.unsqueeze(-1) * B.unsqueeze(2)
+    if zoh:
+        drive = drive * _hold(delta.unsqueeze(-1), exponent)
+    block = max(1, math.isqrt(length))
+    blocks = -(-length // block)
+    padding = blocks * block - length
+    if padding:
+        decay = torch.cat([decay, decay.new_ones((batch, padding, *decay.shape[2:]))], 1)
+        drive = torch.cat([drive, drive.new_zeros((batch, padding, *drive.shape[2:]))], 1)
+    shape = (batch, blocks, block, channels, A.shape[1])
+    inside, product = [], []
+    h = p = None
+    for a, v in zip(decay.view(shape).unbind(2), drive.view(shape).unbind(2)):
+        h = v if h is None else a * h + v
+        p = a if p is None else a * p
+        inside.append(h)
+        product.append(p)
+    local, gain = torch.stack(inside, 2), torch.stack(product, 2)
+    carry, starts = h0, []
+    for end, through in zip(local[:, :, -1].unbind(1), gain[:, :, -1].unbind(1)):
+        starts.append(carry)
+        carry = through * carry + end
+    states = (local + gain * torch.stack(starts, 1).unsqueeze(2)).flatten(1, 2)[:, :length]
+    # Padding decays by 1 and adds 0, so the last carry is the state after the last true step.
+    return (states * C.unsqueeze(2)).sum(-1), carry
+
+
+def _hold(delta: Tensor, exponent: Tensor) -> Tensor:
+    """(exp(delta A) - 1) / A with its limit delta at A = 0, value and gradient."""
+    near = exponent.abs() < 1e-3
+    v = torch.where(near, exponent, torch.zeros_like(exponent))
+    series = delta * (1 + v / 2 * (1 + v / 3 * (1 + v / 4 * (1 + v / 5))))
+    safe = torch.where(near, torch.ones_like(exponent), exponent)
+    return torch.where(near, series, delta * torch.expm1(safe) / safe)
+
+
+def selective_scan_fn(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    delta_softplus: bool = False,
+    return_last_state: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Run the selective scan with the call signature and layout of mamba-ssm, on the CPU (Euler discretisation).
+
+    Parameters
+    ----------
+    u, delta : Tensor, shape (batch, channels, length)
+    A : Tensor, shape (channels, states)
+        Real or complex.
+    B, C : Tensor, shape (channels, states), (batch, states, length) or (batch, groups, states, length)
+        Fixed, varying in time, or varying in time for groups of channels. With a complex `A`, real B and C that vary
+        in time hold real and imaginary parts in turn: their last axis is twice as long.
+    D : Tensor, shape (channels,), optional
+    z : Tensor, shape (batch, channels, length), optional
+    delta_bias : Tensor, shape (channels,), optional
+        Added to `delta`.
+    delta_softplus : bool
+        Whether softplus is applied to ``delta + delta_bias``.
+    return_last_state : bool
+
+    Returns
+    -------
+    y : Tensor, shape (batch, channels, length)
+        In u's dtype; with a complex `A`, twice the real part, as mamba-ssm has it.
+    last_state : Tensor, shape (batch, channels, states)
+        Only with `return_last_state`.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    for name, tensor in (("u", u), ("delta", delta), ("A", A), ("B", B), ("C", C)):
+        if not isinstance(tensor, Tensor):
+            raise InvalidInput.argument(name, expected="a torch tensor", got=type(tensor).__name__)
+    if u.ndim != 3 or delta.shape != u.shape:
+        raise InvalidInput.argument(
+            "u, delta", expected="one shape (batch, channels, length)", got=f"{u.shape}, {delta.shape}"
+        )
+    batch, channels, length = u.shape
+    steps = delta if u.dtype == torch.float64 else delta.float()
+    if delta_bias is not None:
+        steps = steps + delta_bias.to(steps.dtype).unsqueeze(-1)
+    if delta_softplus:
+        steps = functional.softplus(steps)
+    Bt, Ct = (_time_major(t, name, batch, length, A.is_complex()) for t, name in ((B, "B"), (C, "C")))
+    groups = max(Bt.shape[1], Ct.shape[1])
+    if A.ndim != 2 or channels % groups:
+        raise InvalidInput.argument(
+            "B, C", expected=f"a number of groups that divides {channels}", got=f"{groups} groups"
+        )
+    width = channels // groups
+    ys, lasts = [], []
+    for g in range(groups):
+        rows = slice(g * width, (g + 1) * width)
+        y, last = selective_scan(
+            u[:, rows].transpose(1, 2).to(steps.dtype),
+            steps[:, rows].transpose(1, 2),
+            A[rows],
+            Bt[:, g % Bt.shape[1]],
+            Ct[:, g % Ct.shape[1]],
+            return_last_state=True,
+        )
+        ys.append(y)
+        lasts.append(last)
+    y, last = torch.cat(ys, 2).transpose(1, 2), torch.cat(lasts, 1)
+    if y.is_complex():
+        y = 2 * y.real
+    if D is not None:
+        y = y + u * D.unsqueeze(-1)
+    if z is not None:
+        y = y * functional.silu(z)
+    y = y.to(u.dtype)
+    return (y, last) if return_last_state else y
+
+
+def _time_major(t: Tensor, name: str, batch: int, length: int, complex_: bool) -> Tensor:
+    """Return B or C as (batch, groups, length, states)."""
+    if t.ndim == 2:
+        if t.shape[0] == 1:
+            return t.expand(batch, length, -1).unsqueeze(1)
+        # Fixed but different for every channel: a group a channel.
+        return t[None, :, None, :].expand(batch, t.shape[0], length, t.shape[1])
+    if t.ndim == 3:
+        t = t.unsqueeze(1)
+    if t.ndim != 4 or t.shape[0] != batch:
+        raise InvalidInput.argument(
+            name,
+            expected="shape (channels, states), (batch, states, length) or (batch, groups, states, length)",
+            got=f"{t.shape}",
+        )
+    if complex_ and not t.is_complex() and t.shape[-1] == 2 * length:
+        t = torch.view_as_complex(t.reshape(*t.shape[:-1], length, 2).contiguous())
+    if t.shape[-1] != length:
+        raise InvalidInput.argument(name, expected=f"last axis of length {length}", got=f"shape {tuple(t.shape)}")
+    return t.transpose(2, 3)
