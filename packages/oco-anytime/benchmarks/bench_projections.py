@@ -5,6 +5,7 @@ from importlib.metadata import version
 import cvxpy as cp
 import numpy as np
 import osqp
+from lemmata_core.executor import one_thread
 from lemmata_core.timing import Benchmark, Ratio, paired
 from oco_anytime import best_fixed, domains
 from pyol.projections import ProjSimplex
@@ -34,6 +35,7 @@ def _all(project, points):
     return run
 
 
+@one_thread()
 def simplex(progress):
     """The simplex against PyOL's sorting projection."""
     out = []
@@ -85,6 +87,7 @@ def _random_graph(nodes, m):
     return domains.FlowPolytope(arcs, 0, nodes - 1)
 
 
+@one_thread()
 def flows(progress):
     """Flows, cold, against OSQP warm-started; and against a cvxpy problem with a parameter."""
     out = []
@@ -112,6 +115,7 @@ def flows(progress):
     return out
 
 
+@one_thread()
 def polytopes(progress):
     """General polytopes: 2n rows (1.5n at 300), bounds, points as gradient steps ask for them."""
     out = []
@@ -125,6 +129,7 @@ def polytopes(progress):
     return out
 
 
+@one_thread()
 def hindsight(progress):
     """best_fixed by constraint generation against one linear program with all rows."""
     out = []

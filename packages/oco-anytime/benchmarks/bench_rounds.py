@@ -3,6 +3,7 @@
 from importlib.metadata import version
 
 import numpy as np
+from lemmata_core.executor import one_thread
 from lemmata_core.timing import Benchmark, Ratio, growth, paired
 from oco_anytime import AnytimeCOCO, domains, play_linear
 from pyol.learning_rates import LearningRateSqrtSumSquareGrads
@@ -54,6 +55,7 @@ def _bare_rounds(kind, domain, costs, rows):
     return rounds
 
 
+@one_thread()
 def step(progress):
     """Predict + update with a violation every round, checks on."""
     out = []
@@ -76,6 +78,7 @@ def step(progress):
     return out
 
 
+@one_thread()
 def loop(progress):
     """play_linear, per round, against PyOL's predict + update."""
     out = []
@@ -99,6 +102,7 @@ def loop(progress):
     return out
 
 
+@one_thread()
 def scaling(progress):
     """Exponent of play_linear's time in T, as a ratio to linear growth."""
     sizes = [50_000, 100_000, 200_000, 400_000, 800_000]

@@ -95,6 +95,14 @@ def test_simplex_agrees_with_pyol():
         np.testing.assert_allclose(domains.Simplex(d).project(y), projections.ProjSimplex().proj(y), atol=1e-14)
 
 
+def test_simplices_agree_with_simplexers():
+    positive = pytest.importorskip("simplexers.positive").positive_simplexer
+    capped = pytest.importorskip("simplexers.capped").capped_simplexer
+    y = np.random.default_rng(3).standard_normal((4, 12))
+    np.testing.assert_allclose(domains.Simplex(12).project_batch(y), positive(y, 1.0), atol=1e-12)
+    np.testing.assert_allclose(domains.CappedSimplex(12, 3, 1).project_batch(y), capped(y, 3), atol=1e-8)
+
+
 def test_simplex_agrees_with_sorting():
     rng = np.random.default_rng(2)
     for _ in range(50):

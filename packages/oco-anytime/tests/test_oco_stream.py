@@ -87,7 +87,8 @@ def test_terminating_it_saves_the_last_round(tmp_path):
 
 
 def test_lines_that_cannot_be_used_are_answered_and_change_nothing():
-    lines = '{"cost_grad":[1]}\nnonsense\n[]\n{"cost_grad":[1,0],"other":1}\n{"cost_grad":[0,1],"violation":null}\n'
+    bad = ['{"cost_grad":[1]}', "nonsense", "[]", '{"cost_grad":[1,0],"comparator":[1,0]}']
+    lines = "\n".join([*bad, '{"cost_grad":[0,1],"violation":null}', ""])
     done = _cli("stream", "--domain", "ball:2", stdin=lines)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert ["error" in a for a in answers] == [False, True, True, True, True, False]

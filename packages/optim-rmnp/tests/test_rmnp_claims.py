@@ -8,7 +8,7 @@ import pytest
 import torch
 from lemmata_core import Context, Evidence, Outcome, Scale
 from lemmata_core.progress import Progress
-from optim_rmnp import claims_theory, claims_training
+from optim_rmnp import claims_theory, claims_training, claims_wire
 from optim_rmnp.claims import (
     CLAIMS,
     GRIDS,
@@ -68,9 +68,9 @@ def test_every_claim_of_the_design_is_there_and_text_does_not_stand_alone():
         (claims_theory.accept_equivalence, {"slope": -0.44}, False),
         (claims_theory.accept_rate, {"slope_quadratic": -0.25, "slope_network": -0.22}, True),
         (claims_theory.accept_rate, {"slope_quadratic": -0.25, "slope_network": -0.2}, False),
-        (claims_theory.accept_sharding, {"whole": 0, "cut": 2048, "rows": 256}, True),
-        (claims_theory.accept_sharding, {"whole": 1, "cut": 10, "rows": 256}, False),
-        (claims_theory.accept_sharding, {"whole": 0, "cut": 2049, "rows": 256}, False),
+        (claims_wire.accept_sharding, {"whole": 0, "cut": 2048, "rows": 256}, True),
+        (claims_wire.accept_sharding, {"whole": 1, "cut": 10, "rows": 256}, False),
+        (claims_wire.accept_sharding, {"whole": 0, "cut": 2049, "rows": 256}, False),
         (accept_orientation, {"rows": 2.0, "short": 2.1, "columns": 2.2}, True),
         (accept_orientation, {"rows": 2.0, "short": 2.1, "columns": 1.9}, False),
         (accept_matches, {"rmnp": 1.01, "peer": 1.0}, True),

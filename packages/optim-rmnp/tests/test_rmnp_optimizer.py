@@ -56,6 +56,7 @@ def test_arguments_out_of_range_are_refused_by_name(options):
         {"stochastic_rounding": 1},
         {"algorithm": "adamw", "betas": (0.9, 1.0)},
         {"algorithm": "adamw", "betas": 0.9},
+        {"algorithm": "adamw", "stochastic_rounding": True},
     ],
 )
 def test_group_keys_that_do_not_fit_are_refused_by_name(keys):

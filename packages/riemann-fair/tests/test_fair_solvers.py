@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lemmata_core import NotConvergedWarning
 from riemann_fair import RADMMParams, baselines, fair_embedding, modified_sbm
 from riemann_fair.groups import read_groups
-from riemann_fair.laplacian import Operator, degrees
+from riemann_fair.laplacian import Operator, read_affinity
 
 EXACT = ["lanczos", "fast-lanczos", "block-krylov", "shift-invert", "rcg", "chebyshev"]
 
@@ -102,7 +102,7 @@ def test_a_full_history_restarts_and_still_converges(monkeypatch):
     from riemann_fair import fast_lanczos
 
     graph = modified_sbm(1500, 2, 4, scale=20.0, rng=0)
-    op = Operator.build(graph.affinity, degrees(graph.affinity), read_groups(graph.groups), "count")
+    op = Operator.build(read_affinity(graph.affinity), read_groups(graph.groups), "count")
     exact = fair_embedding(graph.affinity, graph.groups, 4, solver="dense").eigenvalues
     whole = fast_lanczos._Run.__init__
     monkeypatch.setattr(
@@ -140,7 +140,7 @@ def test_the_recurrence_of_the_inner_loop_does_not_drift():
     with pytest.warns(NotConvergedWarning):
         found = fair_embedding(graph.affinity, graph.groups, 4, solver="radmm", params=params, rng=0)
     H = found.embedding
-    op = Operator.build(graph.affinity, degrees(graph.affinity), None, "count")
+    op = Operator.build(read_affinity(graph.affinity), None, "count")
     assert found.objective == pytest.approx(float(np.sum(H * op.laplacian(H))), abs=1e-8)
     assert pytest.approx(np.eye(4), abs=1e-10) == H.T @ H
 
@@ -163,7 +163,7 @@ def test_random_weighted_graphs(case):
     W, groups, rng = case
     d = W.sum(axis=1)
     table = read_groups(groups, combine="concat")
-    rank = Operator.build(W, d, table, "count").space.rank
+    rank = Operator.build(read_affinity(W), table, "count").space.rank
     k = min(3, W.shape[0] - rank)
     import warnings
 
@@ -204,3 +204,55 @@ def test_components_of_a_disconnected_graph_are_all_found():
         found = fair_embedding(five, None, 6, solver=solver, rng=0)
         assert found.eigenvalues[:5] == pytest.approx(np.zeros(5), abs=1e-5), solver
         assert found.eigenvalues[5] > 0.01
+
+
+def weighted(n, degree, rng):
+    graph = modified_sbm(n, 2, 3, scale=degree, rng=rng)
+    upper = sp.triu(graph.affinity, 1).tocsr()
+    upper.data = rng.uniform(0.5, 2.0, upper.nnz)
+    return sp.csr_array(upper + upper.T), graph.groups
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", ["fast-lanczos", "block-krylov", "rcg"])
+def test_weighted_regularised_and_soft(dtype, solver):
+    rng = np.random.default_rng(0)
+    W, groups = weighted(1100, 80.0, rng)
+    W = W.astype(dtype)
+    soft = rng.dirichlet([1, 2, 3], 1100)
+    for attributes, tau in (
+        (groups, 0.0),
+        (groups, "auto"),
+        (soft, 0.0),
+        (np.column_stack([groups, rng.integers(0, 3, 1100)]), 0.0),
+    ):
+        exact = fair_embedding(W.astype(np.float64), attributes, 4, solver="dense", regularization=tau)
+        found = fair_embedding(W, attributes, 4, solver=solver, regularization=tau, tol=1e-6, rng=0)
+        assert found.eigenvalues == pytest.approx(exact.eigenvalues, abs=1e-7 if dtype == np.float64 else 1e-5)
+        assert found.fairness_violation < 1e-10
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_sorting_nodes_by_degree_changes_nothing(weights, monkeypatch):
+    from riemann_fair import fast_lanczos
+
+    rng = np.random.default_rng(1)
+    W, groups = weighted(1500, 8.0, rng)
+    if not weights:
+        W.data[:] = 1.0
+    keep = np.asarray(W.sum(axis=1)) > 0
+    W, groups = W[keep][:, keep], groups[keep]
+    exact = fair_embedding(W, groups, 4, solver="dense")
+    for above in (10, 10**6):
+        monkeypatch.setattr(fast_lanczos, "SORT_ABOVE", above)
+        found = fair_embedding(W, groups, 4, solver="fast-lanczos", tol=1e-8, rng=0)
+        assert found.eigenvalues == pytest.approx(exact.eigenvalues, abs=1e-8)
+        assert subspace_gap(found.embedding, exact.embedding) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "change", [{"alpha0": 0.0}, {"tau": 1.0}, {"mu": 0.5}, {"inner": 0}, {"beta": "HS"}, {"line_search": "wolfe"}]
+)
+def test_constants_that_cannot_be_used_are_refused(change):
+    with pytest.raises(ValueError, match=next(iter(change))):
+        RADMMParams(**change)

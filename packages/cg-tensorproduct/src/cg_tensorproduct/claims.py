@@ -12,6 +12,7 @@ from lemmata_core import Claim, Context, Evidence, Scale, Series, Table, Verdict
 from lemmata_core.executor import one_thread
 
 from cg_tensorproduct.claims_speed import SPEED_CLAIMS
+from cg_tensorproduct.claims_training import TRAINING_CLAIMS
 from cg_tensorproduct.coupling import (
     bracket_coefficient,
     clebsch_gordan,
@@ -54,7 +55,7 @@ def worst_signal_error(lmax: int, seed: int) -> list[tuple[int, int, float, floa
     paths apart.
     """
     rng = np.random.default_rng(seed)
-    rows = []
+    rows: list[tuple[int, int, float, float]] = []
     for l2 in range(lmax + 1):
         x, y = (torch.as_tensor(rng.standard_normal((8, 2 * degree + 1))) for degree in (lmax, l2))
         spec = f"{lmax}e", f"{l2}e"
@@ -68,7 +69,7 @@ def worst_signal_error(lmax: int, seed: int) -> list[tuple[int, int, float, floa
             odd = (lmax + l2 + l3) % 2
             worst[odd] = max(worst[odd], error)
             start += 2 * l3 + 1
-        rows.append((lmax, l2, *worst))
+        rows.append((lmax, l2, worst[0], worst[1]))
     return rows
 
 
@@ -173,14 +174,20 @@ def accept_gaunt(evidence: Evidence) -> Verdict:
     return Verdict.holds(reason) if holds and v["triple_product_scalar"] <= 1e-13 else Verdict.does_not_hold(reason)
 
 
+def _triple(values: Iterable[Any]) -> tuple[int, int, int]:
+    a, b, c = (int(value) for value in values)
+    return a, b, c
+
+
 def run_general(ctx: Context) -> Evidence:
     """Compare products of tensor harmonics on a grid with the 9j formula on random tuples."""
-    wanted, rows = 200, []
+    wanted = 200
+    rows: list[Any] = []
     task = ctx.progress.task("general-gaunt", wanted)
     with task:
         while len(rows) < wanted:
-            j, s = (tuple(int(v) for v in ctx.rng.integers(0, high, 3)) for high in (7, 2))
-            offsets = tuple(int(ctx.rng.integers(-v, v + 1)) for v in s)
+            j, s = (_triple(ctx.rng.integers(0, high, 3)) for high in (7, 2))
+            offsets = _triple([ctx.rng.integers(-v, v + 1) for v in s])
             degrees = [a + b for a, b in zip(j, offsets)]
             if min(degrees) < 0 or not triangle(*j) or not all(triangle(*t) for t in zip(degrees, s, j)):
                 continue
@@ -334,4 +341,5 @@ CLAIMS: tuple[Claim, ...] = (
         accept=accept_closed_form,
     ),
     *SPEED_CLAIMS,
+    *TRAINING_CLAIMS,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,13 +11,14 @@ import torch
 from torch import nn
 
 from cg_tensorproduct import inputs, ops
-from cg_tensorproduct.autotune import Costs, pick
 from cg_tensorproduct.coupling import clebsch_gordan
 from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths
 from cg_tensorproduct.plans import ALGORITHMS, build_plan
 from cg_tensorproduct.store import Store
+from cg_tensorproduct.tuning import Costs, autotune, is_measured, pick, tuning_state
 
 Tensor = torch.Tensor
+_TUNE = os.environ.get("CG_TENSORPRODUCT_AUTOTUNE") == "1"
 
 
 class FullTensorProduct(nn.Module):
@@ -87,6 +89,7 @@ class FullTensorProduct(nn.Module):
         self._dims = self._problem.dim1, self._problem.dim2, self._problem.dim_out
         self._costs = Costs.of(self._problem)
         self._store = Store(build_plan, self._problem)
+        self._chosen: dict[tuple[int, torch.dtype, torch.device], tuple[str, int]] = {}
         # e3nn's class registers both, so its state_dict loads here and ours there.
         self.register_buffer("weight", torch.zeros(0))
         self.register_buffer("output_mask", torch.ones(self.irreps_out.dim))
@@ -112,25 +115,34 @@ class FullTensorProduct(nn.Module):
         InvalidInput
             If a last axis, dtype, device or batch shape does not fit.
         """
+        # Small products cost less than their checks would, so the ordinary case (two matrices that fit) passes at once.
+        plain = x1.dim() == 2 == x2.dim() and x1.shape[0] == x2.shape[0] and x1.dtype == x2.dtype == torch.float32
+        fits = plain and (x1.shape[1], x2.shape[1]) == self._dims[:2] and x1.device == x2.device
+        if fits and not self.validate and not torch.is_autocast_enabled(x1.device.type):
+            return self._rows(x1, x2)
+        return self._general(x1, x2)
+
+    def _general(self, x1: Tensor, x2: Tensor) -> Tensor:
         dim1, dim2, dim_out = self._dims
-        inputs.check_last_axis("x1", x1, f"irreps_in1 '{self.irreps_in1}'", dim1)
-        inputs.check_last_axis("x2", x2, f"irreps_in2 '{self.irreps_in2}'", dim2)
+        inputs.check_last_axis("x1", x1, "irreps_in1", self.irreps_in1, dim1)
+        inputs.check_last_axis("x2", x2, "irreps_in2", self.irreps_in2, dim2)
         inputs.check_same("x1", x1, "x2", x2)
         if self.validate:
             inputs.check_finite("x1", x1)
             inputs.check_finite("x2", x2)
         x1, x2 = inputs.broadcast("x1", x1, "x2", x2)
         batch = x1.shape[:-1]
-        rows1, rows2 = x1.reshape(batch.numel(), dim1), x2.reshape(batch.numel(), dim2)
         work, out = inputs.working_dtype(x1, x2)
-        rows1, rows2 = rows1.to(work), rows2.to(work)
-        plan = self._store.get(self._choice(rows1, rows2), work, x1.device)
+        rows1, rows2 = x1.reshape(batch.numel(), dim1).to(work), x2.reshape(batch.numel(), dim2).to(work)
         if torch.is_autocast_enabled(x1.device.type):
             with torch.autocast(x1.device.type, enabled=False):
-                z = ops.product(plan, rows1, rows2)
+                z = self._rows(rows1, rows2)
         else:
-            z = ops.product(plan, rows1, rows2)
+            z = self._rows(rows1, rows2)
         return z.to(out).view(*batch, dim_out)
+
+    def _rows(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return ops.product(self._store.get(self._choice(x1, x2), x1.dtype, x1.device), x1, x2)
 
     def inverse(self, z: Tensor) -> Tensor:
         """From the coupled basis back to the product basis: ``inverse(forward(x, y))`` is the outer product of x and y.
@@ -144,7 +156,7 @@ class FullTensorProduct(nn.Module):
         Tensor [..., irreps_in1.dim, irreps_in2.dim]
             With a filter, the projection on the paths that are kept.
         """
-        inputs.check_last_axis("z", z, f"irreps_out '{self.irreps_out}'", self._dims[2])
+        inputs.check_last_axis("z", z, "irreps_out", self.irreps_out, self._dims[2])
         work = torch.float32 if z.dtype in (torch.float16, torch.bfloat16) else z.dtype
         basis = self._basis(adjoint=True).to(device=z.device, dtype=work)
         return torch.tensordot(z.to(work), basis, dims=1).to(z.dtype)
@@ -169,7 +181,16 @@ class FullTensorProduct(nn.Module):
         native = ops.native_allowed(x, y, inference=self.inference)
         if self.algorithm != "auto" and (native or self.algorithm != "kernel"):
             return self.algorithm
-        return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=not self.deterministic)
+        if torch.compiler.is_compiling():
+            return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=False)
+        key = x.shape[0], x.dtype, x.device
+        chosen = self._chosen.get(key)
+        if chosen is None or chosen[1] != tuning_state():
+            if _TUNE and not self.deterministic and x.shape[0] > 0 and not is_measured(self._costs, *key):
+                autotune(self, x.shape[0], backward=x.requires_grad or y.requires_grad, dtype=x.dtype)
+            name = pick(self._costs, *key, native=True, measured=not self.deterministic)
+            chosen = self._chosen[key] = name, tuning_state()
+        return chosen[0]
 
     def extra_repr(self) -> str:
         """Irreps, number of paths and algorithm."""

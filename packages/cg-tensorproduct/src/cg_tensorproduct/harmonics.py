@@ -112,7 +112,7 @@ def nine_j(rows: tuple[Triple, Triple, Triple]) -> float:
     broken.
     """
     (a, b, c), (d, e, f), (g, h, i) = rows
-    if not all(triangle(*t) for t in (*rows, *zip(*rows))):  # type: ignore[call-arg]
+    if not all(triangle(*t) for t in (*rows, *zip(*rows))):
         return 0.0
     low, high = max(abs(a - i), abs(d - h), abs(b - f)), min(a + i, d + h, b + f)
     return sum(

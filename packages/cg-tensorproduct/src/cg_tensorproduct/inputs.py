@@ -9,7 +9,7 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _HALF = (torch.float16, torch.bfloat16)
 
 
-def check_last_axis(name: str, x: torch.Tensor, irreps: object, dim: int) -> None:
+def check_last_axis(name: str, x: torch.Tensor, of: str, what: object, dim: int) -> None:
     """Raise unless `x` is a floating tensor whose last axis has `dim` columns."""
     if not isinstance(x, torch.Tensor):
         raise InvalidInput.argument(name, expected="a torch.Tensor", got=type(x).__name__)
@@ -17,7 +17,7 @@ def check_last_axis(name: str, x: torch.Tensor, irreps: object, dim: int) -> Non
         raise InvalidInput.argument(name, expected="a floating dtype", got=str(x.dtype))
     if x.dim() == 0 or x.shape[-1] != dim:
         columns = f"{x.shape[-1]} columns" if x.dim() else "no columns"
-        raise InvalidInput(f"{name} has {columns}, {irreps} needs {dim}")
+        raise InvalidInput(f"{name} has {columns}, {of} '{what}' needs {dim}")
 
 
 def check_same(name1: str, x1: torch.Tensor, name2: str, x2: torch.Tensor) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from lemmata_core import InvalidInput
 
@@ -28,6 +28,11 @@ class Instruction(NamedTuple):
     has_weight: bool
     path_weight: float
     path_shape: tuple[int, ...]
+
+    @property
+    def terms(self) -> tuple[int, int, int]:
+        """Positions of the three terms."""
+        return self.i_in1, self.i_in2, self.i_out
 
     @property
     def numel(self) -> int:
@@ -60,7 +65,7 @@ def normalised_instructions(
 
     out = []
     for ins in checked:
-        l1, l2, l3 = (term[i].ir.l for term, i in zip(terms, ins[:3]))
+        l1, l2, l3 = (term[i].ir.l for term, i in zip(terms, ins.terms))
         alpha = irrep_scale(l1, l2, l3, irrep_norm) ** 2
         same = [other for other in checked if other.i_out == ins.i_out]
         x = {"element": sum(map(elements, same)), "path": elements(ins) * len(same), "none": 1.0}[path_norm]
@@ -73,13 +78,13 @@ def _checked(position: int, entry: Sequence[object], terms: tuple[Irreps, Irreps
     name = f"instructions[{position}]"
     if len(entry) not in (5, 6):
         raise InvalidInput.argument(name, expected="(i_in1, i_in2, i_out, mode, has_weight[, path_weight])", got=entry)
-    i1, i2, i_out, mode, has_weight = entry[:5]
+    i1, i2, i_out, mode, has_weight = (cast(Any, value) for value in entry[:5])
     given = entry[5] if len(entry) == 6 else 1.0
     for index, term, which in zip((i1, i2, i_out), terms, ("irreps_in1", "irreps_in2", "irreps_out")):
         if not isinstance(index, int) or not 0 <= index < len(term):
             raise InvalidInput.argument(name, expected=f"a position in {which} (0 .. {len(term) - 1})", got=index)
     check_choice(name, mode, MODES)
-    (mul1, ir1), (mul2, ir2), (mul3, ir3) = (term[i] for term, i in zip(terms, (i1, i2, i_out)))  # type: ignore[index]
+    (mul1, ir1), (mul2, ir2), (mul3, ir3) = (term[i] for term, i in zip(terms, (i1, i2, i_out)))
     if ir1.p * ir2.p != ir3.p or not triangle(ir1.l, ir2.l, ir3.l):
         raise InvalidInput.argument(name, expected=f"an output that {ir1} x {ir2} contains", got=str(ir3))
     fits = {
@@ -109,7 +114,7 @@ def _checked(position: int, entry: Sequence[object], terms: tuple[Irreps, Irreps
         "uvu<v": (half,),
         "u<vw": (half, mul3),
     }[str(mode)]
-    return Instruction(i1, i2, i_out, str(mode), bool(has_weight), float(given), shape)  # type: ignore[arg-type]
+    return Instruction(i1, i2, i_out, str(mode), bool(has_weight), float(given), shape)
 
 
 def _summed(ins: Instruction, terms: tuple[Irreps, Irreps, Irreps]) -> int:

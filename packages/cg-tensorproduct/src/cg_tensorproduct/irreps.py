@@ -251,7 +251,7 @@ class Irreps(tuple[MulIrrep, ...]):
         import torch
 
         shape = [self.dim if n == -1 else n for n in size]
-        return torch.randn(shape, generator=generator, **options)  # type: ignore[call-overload, no-any-return]
+        return torch.randn(shape, generator=generator, **options)  # type: ignore[call-overload]
 
     def D_from_matrix(self, R: torch.Tensor) -> torch.Tensor:  # noqa: N802 - e3nn's name
         """The matrix with which an orthogonal 3 x 3 matrix acts on feature vectors.
@@ -275,7 +275,7 @@ class Irreps(tuple[MulIrrep, ...]):
         except InvalidInput:
             return False
 
-    @overload  # type: ignore[override]
+    @overload
     def __getitem__(self, i: SupportsIndex) -> MulIrrep: ...
     @overload
     def __getitem__(self, i: slice) -> Irreps: ...
@@ -299,7 +299,7 @@ class Irreps(tuple[MulIrrep, ...]):
                 other = Irreps(other)
             except InvalidInput:
                 return False
-        return tuple.__eq__(self, other)  # type: ignore[arg-type]
+        return tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -337,9 +337,9 @@ def _term(item: object) -> MulIrrep:
         return item
     if isinstance(item, tuple) and len(item) == 2 and type(item).__name__ != "Irrep":
         mul, ir = item
-        if not isinstance(mul, SupportsIndex) or isinstance(mul, bool) or int(mul) < 0:  # type: ignore[call-overload]
+        if not isinstance(mul, SupportsIndex) or isinstance(mul, bool) or int(mul) < 0:
             raise InvalidInput.argument("irreps", expected="multiplicities that are integers >= 0", got=item)
-        return MulIrrep(int(mul), Irrep(ir))  # type: ignore[call-overload]
+        return MulIrrep(int(mul), Irrep(ir))
     if isinstance(item, str) and "x" in item:
         terms = _parse(item)
         if len(terms) == 1:

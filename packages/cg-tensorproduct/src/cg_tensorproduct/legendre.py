@@ -40,9 +40,9 @@ def legendre(lmax: int, theta: Array) -> tuple[Array, Array, Array]:
             b = np.sqrt(((degree - 1) ** 2 - m**2) / (4 * (degree - 1) ** 2 - 1)) if degree - 1 > m else 0.0
             lower = P[degree - 2, m] if degree - 1 > m else 0.0
             P[degree, m] = a * (cos * P[degree - 1, m] - b * lower)
-    degree, m = np.arange(lmax + 1)[:, None, None], np.arange(lmax + 1)[None, :, None]
-    ratio = m * P[:, :-1] / sin
-    slope = ratio * cos - np.sqrt(np.maximum((degree - m) * (degree + m + 1), 0)) * P[:, 1:]
+    l_all, m_all = np.arange(lmax + 1)[:, None, None], np.arange(lmax + 1)[None, :, None]
+    ratio = m_all * P[:, :-1] / sin
+    slope = ratio * cos - np.sqrt(np.maximum((l_all - m_all) * (l_all + m_all + 1), 0)) * P[:, 1:]
     return P[:, :-1], slope, ratio
 
 

@@ -93,15 +93,15 @@ def native_allowed(*tensors: Tensor, inference: bool) -> bool:
     return (inference or not grad) and not torch._C._are_functorch_transforms_active()
 
 
-def weighted_product(plan: Plan, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+def weighted_product(plan: Any, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
     """The same for a native plan that is linear in weights too: rows x, y and weights w [1 or B, weights].
 
     Not for compiled regions.
     """
     if transforms_active():
-        return _FuncCouple.apply(plan, x, y, w.expand(x.shape[0], w.shape[1]))  # type: ignore[no-any-return]
+        return _FuncCouple.apply(plan, x, y, w.expand(x.shape[0], w.shape[1]))
     if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad or w.requires_grad):
-        return _EagerCouple.apply(plan, x, y, w)  # type: ignore[no-any-return]
+        return _EagerCouple.apply(plan, x, y, w)
     return plan.run_couple(x, y, w)
 
 
@@ -151,7 +151,7 @@ def _second(couple: Any, back: Any, plan: Plan, saved: tuple[Tensor, ...], h: tu
             for other, part in enumerate(back(plan, *replaced, g)):
                 if other != place:
                     gradients[other] = gradients[other] + part
-    return [*gradients, sum(couple(plan, *replaced) for _, replaced in _each(tensors, h))]  # type: ignore[list-item]
+    return [*gradients, sum(couple(plan, *replaced) for _, replaced in _each(tensors, h))]
 
 
 def _each(tensors: Any, others: Any) -> Iterator[tuple[int, list[Tensor]]]:
@@ -188,7 +188,7 @@ class _FuncCouple(Function):
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: Tensor | None) -> Tensor:
         terms = [_FuncCouple.apply(ctx.plan, *replaced) for _, replaced in _each(ctx.saved_tensors, tangents)]
-        return sum(terms[1:], terms[0])  # type: ignore[no-any-return]
+        return sum(terms[1:], terms[0])
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], plan: Plan, *tensors: Tensor) -> tuple[Tensor, int]:
@@ -233,7 +233,7 @@ class _FuncBack(Function):
 
 @torch.library.custom_op("cg_tensorproduct::couple", mutates_args=())
 def _couple_op(x: Tensor, y: Tensor, handle: int, dim_out: int) -> Tensor:
-    return _PLANS[handle].run_couple(x, y)  # type: ignore[no-any-return]
+    return _PLANS[handle].run_couple(x, y)
 
 
 @_couple_op.register_fake
@@ -243,7 +243,7 @@ def _(x: Tensor, y: Tensor, handle: int, dim_out: int) -> Tensor:
 
 @torch.library.custom_op("cg_tensorproduct::back", mutates_args=())
 def _back_op(x: Tensor, y: Tensor, g: Tensor, handle: int) -> tuple[Tensor, Tensor]:
-    return _PLANS[handle].run_back(x, y, g)  # type: ignore[no-any-return]
+    return _PLANS[handle].run_back(x, y, g)
 
 
 @_back_op.register_fake

@@ -65,7 +65,7 @@ class BlockedPlan:
         for pair in problem.pairs:
             for M in range(max(pair.l3) + 1):
                 made = _make_block(pair, M)
-                shapes.setdefault((*made.matrix.shape, made.copies), []).append(made)  # type: ignore[arg-type]
+                shapes.setdefault((*made.matrix.shape, made.copies), []).append(made)
         self.groups: list[_Group] = []
         tiny = torch.finfo(dtype).eps * 1e-3  # dropped: they round away, and denormal arithmetic is slow
         base = 0
@@ -89,10 +89,10 @@ class BlockedPlan:
         self._i2 = _concatenated([made.i2 for made in ordered], device)
         self._out_row = torch.as_tensor(out_row, device=device)
         self._out_sign = torch.as_tensor(out_sign, dtype=dtype, device=device)
-        column, sign = np.zeros(2 * base, int), np.zeros(2 * base)
-        column[out_row], sign[out_row] = np.arange(self.dim_out), out_sign
-        self._g_column = torch.as_tensor(column, device=device)
-        self._g_sign = torch.as_tensor(sign, dtype=dtype, device=device).unsqueeze(1)
+        columns, signs = np.zeros(2 * base, int), np.zeros(2 * base)
+        columns[out_row], signs[out_row] = np.arange(self.dim_out), out_sign
+        self._g_column = torch.as_tensor(columns, device=device)
+        self._g_sign = torch.as_tensor(signs, dtype=dtype, device=device).unsqueeze(1)
         self.chunk = max(16, _CHUNK_BYTES // (6 * torch.finfo(dtype).bits // 8 * max(1, len(self._i1))))
         self.handle = register(self)
 

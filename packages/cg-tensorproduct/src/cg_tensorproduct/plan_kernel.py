@@ -104,7 +104,7 @@ class _Tables:
         self._pairs.append((int(pair.rows1[0, 0]), u, c1, int(pair.rows2[0, 0]), v, c2, *copies, *ends))
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        A = np.concatenate([np.zeros(0), *self._A]).astype(self._real)
+        A: NDArray[Any] = np.concatenate([np.zeros(0), *self._A]).astype(self._real)
         return (
             table(self._pairs, 12),
             table(self._blocks, 8),

@@ -32,7 +32,7 @@ class UvuPlan:
         self.dim_out = terms[2].dim
         self._dtype = dtype
         columns = [term_columns(irreps, layout) for irreps in terms]
-        used = [sorted({ins[k] for _, ins in instructions}) for k in (0, 2)]
+        used = [sorted({ins.i_in1 for _, ins in instructions}), sorted({ins.i_out for _, ins in instructions})]
         terms1, size1 = _terms([columns[0][i] for i in used[0]])
         terms3, size3 = _terms([columns[2][i] for i in used[1]])
         paths: list[tuple[int, ...]] = []
@@ -42,7 +42,7 @@ class UvuPlan:
         values: list[float] = []
         widest = 1
         for start, ins in instructions:
-            l1, l2, l3 = (irreps[i].ir.l for irreps, i in zip(terms, ins[:3]))
+            l1, l2, l3 = (irreps[i].ir.l for irreps, i in zip(terms, ins.terms))
             c = clebsch_gordan(l1, l2, l3) * (ins.path_weight / np.sqrt(2 * l3 + 1))
             row0, entry0 = len(rows), len(entries)
             for k in range(2 * l3 + 1):

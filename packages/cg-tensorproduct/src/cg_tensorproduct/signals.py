@@ -136,8 +136,8 @@ class SignalTensorProduct(nn.Module):
         SignalOutput
             Each half [..., channels, (lmax_out + 1)^2].
         """
-        inputs.check_last_axis("x", x, f"lmax1 = {self.lmax1}", (self.lmax1 + 1) ** 2)
-        inputs.check_last_axis("y", y, f"lmax2 = {self.lmax2}", (self.lmax2 + 1) ** 2)
+        inputs.check_last_axis("x", x, "lmax1", self.lmax1, (self.lmax1 + 1) ** 2)
+        inputs.check_last_axis("y", y, "lmax2", self.lmax2, (self.lmax2 + 1) ** 2)
         inputs.check_same("x", x, "y", y)
         for name, value in (("x", x), ("y", y)):
             if value.dim() < 2 or value.shape[-2] not in (1, self.channels):
@@ -211,7 +211,7 @@ class SignalTensorProduct(nn.Module):
         limit = min(self.rank, _positive("rank", rank)) if rank is not None else self.rank
         missed = norm = 0.0
         for half in self.halves:
-            g = factors_g(*(n - 1 for n in shape), half) * self._scale[half]
+            g = factors_g(self.lmax1, self.lmax2, self.lmax_out, half) * self._scale[half]
             paths = g > 0
             K = np.where(paths, wanted / np.where(paths, g, 1), 0)
             factors = exact_factors(K, tol)

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from cg_tensorproduct import ops, weighted
-from cg_tensorproduct.autotune import Costs, pick
 from cg_tensorproduct.instructions import Instruction
 from cg_tensorproduct.irreps import Irreps
 from cg_tensorproduct.paths import Pair, Problem
 from cg_tensorproduct.plans import HAS_NUMBA, build_plan
 from cg_tensorproduct.store import Store
+from cg_tensorproduct.tuning import Costs, pick
 from cg_tensorproduct.wigner import wigner_3j
 
 Tensor = torch.Tensor
@@ -62,7 +62,7 @@ class Tables:
         self._channelwise = [_Channelwise(self._terms, mul, found, dtype, device) for mul, found in uuu.items()]
 
     def _coupling(self, ins: Instruction) -> Tensor:
-        l1, l2, l3 = (terms[i].ir.l for terms, i in zip(self._terms, ins[:3]))
+        l1, l2, l3 = (terms[i].ir.l for terms, i in zip(self._terms, ins.terms))
         return wigner_3j(l1, l2, l3) * ins.path_weight
 
     def product(self, x: Tensor, y: Tensor, w: Tensor, *, inference: bool) -> Tensor:
@@ -114,10 +114,9 @@ class Tables:
 
 @dataclass(frozen=True)
 class _Slot:
-    """Where a distinct output term of a channel-wise group stands."""
+    """A distinct output term of a channel-wise group and its width."""
 
     i_out: int
-    start: int
     width: int
 
 
@@ -135,7 +134,7 @@ class _Channelwise:
         device: torch.device,
     ) -> None:
         self._mul = mul
-        self._in = [sorted({ins[side] for _, ins in found}) for side in (0, 1)]
+        self._in = [sorted({ins.terms[side] for _, ins in found}) for side in (0, 1)]
         rows = [_columns([terms[side][i].ir.dim for i in self._in[side]]) for side in (0, 1)]
         widths = [terms[2][ins.i_out].ir.dim for _, ins in found]
         columns = _columns(widths)
@@ -165,7 +164,7 @@ class _Channelwise:
         self._spread = torch.as_tensor(np.repeat(np.arange(len(found)), widths), device=device)
         outputs = sorted({ins.i_out for _, ins in found})
         starts = np.cumsum([0, *(terms[2][i].ir.dim for i in outputs)])
-        self._slots = [_Slot(i, int(s), terms[2][i].ir.dim) for i, s in zip(outputs, starts)]
+        self._slots = [_Slot(i, terms[2][i].ir.dim) for i in outputs]
         target = np.concatenate([starts[outputs.index(ins.i_out)] + np.arange(w) for (_, ins), w in zip(found, widths)])
         self._sum = torch.zeros(sum(widths), int(starts[-1]), dtype=dtype, device=device)
         self._sum[torch.arange(sum(widths)), torch.as_tensor(target)] = 1
@@ -192,8 +191,8 @@ class _Channelwise:
             w = torch.stack([weights[where] if where >= 0 else ones for where in self._where], -1)  # [(B,) mul, paths]
             t = t * w.index_select(-1, self._spread)
         z = t @ self._sum
-        for slot in self._slots:
-            out.setdefault(slot.i_out, []).append(z[..., slot.start : slot.start + slot.width].transpose(1, 2))
+        for slot, part in zip(self._slots, torch.split(z, [slot.width for slot in self._slots], -1)):
+            out.setdefault(slot.i_out, []).append(part.transpose(1, 2))
 
 
 def _choice(costs: Costs, x: Tensor, y: Tensor, *, inference: bool) -> str:

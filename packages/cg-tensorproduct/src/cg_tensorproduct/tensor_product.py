@@ -130,8 +130,8 @@ class TensorProduct(nn.Module):
             If a last axis, dtype, device, batch or weight shape does not fit.
         """
         dim1, dim2, dim_out = self._dims
-        inputs.check_last_axis("x1", x1, f"irreps_in1 '{self.irreps_in1}'", dim1)
-        inputs.check_last_axis("x2", x2, f"irreps_in2 '{self.irreps_in2}'", dim2)
+        inputs.check_last_axis("x1", x1, "irreps_in1", self.irreps_in1, dim1)
+        inputs.check_last_axis("x2", x2, "irreps_in2", self.irreps_in2, dim2)
         inputs.check_same("x1", x1, "x2", x2)
         if self.validate:
             inputs.check_finite("x1", x1)
@@ -181,7 +181,7 @@ class TensorProduct(nn.Module):
         """The weights of one instruction, as a view of shape [..., *path_shape]."""
         for index, _, view in self.weight_views(weight, yield_instruction=True):
             if index == instruction:
-                return view  # type: ignore[no-any-return]
+                return view
         raise InvalidInput.argument("instruction", expected="an instruction that has weights", got=instruction)
 
     def weight_views(self, weight: Tensor | None = None, yield_instruction: bool = False) -> Iterator[Any]:

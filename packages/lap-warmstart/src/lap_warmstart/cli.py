@@ -205,6 +205,7 @@ def info(as_json: JsonOption = False) -> None:
     import lap_warmstart as lw
     from lap_warmstart.rowdualnet import bundled
 
+    cache = getattr(numba.config, "CACHE_DIR", "") or "beside the package or in the user's cache folder"
     try:
         record: Any = bundled().record
     except InvalidInput as err:
@@ -212,7 +213,7 @@ def info(as_json: JsonOption = False) -> None:
     emit(
         {
             "version": lw.__version__, "processor": llvmlite.binding.get_host_cpu_name(), "numba": numba.__version__,
-            "cache": numba.config.CACHE_DIR or "beside the package or in the user's cache folder", "network": record,
+            "cache": cache, "network": record,
         },
         as_json=as_json,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -27,7 +28,7 @@ def _scipy() -> Solver:
 def _lapcpp() -> Solver:
     # It returns (cost, rows, columns).
     solve = importlib.import_module("lapcpp").lapjv
-    return lambda cost: np.asarray(solve(cost)[2])
+    return lambda cost: np.asarray(solve(cost, extend_cost=cost.shape[0] != cost.shape[1])[2])
 
 
 def _lapx() -> Solver:
@@ -119,7 +120,7 @@ def compare(
                 theirs = value(cost, run(cost))
                 if abs(theirs - ours) > 1e-9 * max(1.0, abs(ours)):
                     raise RuntimeError(f"{name} finds {theirs!r} on {family}, n={n}; ours is {ours!r}")
-                t = paired(lambda cost=cost: solve(cost), lambda cost=cost, run=run: run(cost), repeats=repeats)
+                t = paired(partial(solve, cost), partial(run, cost), repeats=repeats)
                 rows.append(
                     {
                         "family": family, "n": n, "peer": name, "version": version, "ours_ms": 1e3 * t.a_seconds,

@@ -43,6 +43,19 @@ def _collect(row, v, bound, begin, limit, col, val, base):
 
 
 @njit(cache=True, nogil=True)
+def _mean_above(row, v, u):
+    """Return the mean excess of the finite reduced costs over `u`."""
+    total = 0.0
+    count = 0
+    for j in range(row.size):
+        t = np.float64(row[j]) - v[j] - u
+        if t < np.inf:
+            total += t
+            count += 1
+    return total / max(count, 1)
+
+
+@njit(cache=True, nogil=True)
 def select(c, v, k, start, stop, ptr, col, val, low, width):
     """Collect about `k` (at least k/2, at most 2k) entries of least reduced cost of the rows ``start..stop``.
 
@@ -74,7 +87,7 @@ def select(c, v, k, start, stop, ptr, col, val, low, width):
             ptr[i + 1] = base
             continue
         if width <= 0.0 or width == np.inf:
-            width = max(abs(u), 1e-300) * 2.0**-30
+            width = _mean_above(row, v, u) * k / m
         begin = (i * blocks // n) % blocks
         count = 0
         floor = 0.0

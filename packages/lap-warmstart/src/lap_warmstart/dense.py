@@ -280,8 +280,10 @@ def search(c, v, x, y, rows, start, stop, gate, quota):
     scans = 0
     for k in range(start, stop):
         r = rows[k]
-        d[:] = np.inf
-        vw[:] = v
+        # Loops, here and elsewhere: copying a slice would compile numba's string formatting for its error message.
+        for j in range(m):
+            d[j] = np.inf
+            vw[j] = v[j]
         sink = gate
         last = r
         level = relax(c[r], vw, 0.0, d, pred, r)

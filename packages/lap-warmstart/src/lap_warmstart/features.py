@@ -84,16 +84,19 @@ def smallest(ptr, col, val, v, low, k, reduced, columns):
     for i in range(ptr.size - 1):
         count = 0
         for e in range(ptr[i], ptr[i + 1]):
-            t = val[e] - v[col[e]] - low[i]
-            if count == k and t >= reduced[i, k - 1]:
+            j = col[e]
+            t = val[e] - v[j] - low[i]
+            last = k - 1
+            if count == k and (t > reduced[i, last] or (t == reduced[i, last] and j > columns[i, last])):
                 continue
-            q = count if count < k else k - 1
-            while q > 0 and reduced[i, q - 1] > t:
+            q = count if count < k else last
+            # Ties go by column, so that the list does not depend on the order of the rows.
+            while q > 0 and (reduced[i, q - 1] > t or (reduced[i, q - 1] == t and columns[i, q - 1] > j)):
                 reduced[i, q] = reduced[i, q - 1]
                 columns[i, q] = columns[i, q - 1]
                 q -= 1
             reduced[i, q] = t
-            columns[i, q] = col[e]
+            columns[i, q] = j
             if count < k:
                 count += 1
         for q in range(count, k):
@@ -117,7 +120,7 @@ def row_features(c: NDArray[Any], minima: NDArray[np.float64], *, positional: bo
 
     n, m = c.shape
     ptr = np.zeros(n + 1, dtype=np.int64)
-    wide = min(24, max(m // 2, 1))
+    wide = min(2 * LISTED, max(m // 2, 1))
     col, val = np.empty(2 * wide * n, dtype=np.int32), np.empty(2 * wide * n)
     base = np.empty(n)
     select(c, minima, wide, 0, n, ptr, col, val, base, 0.0)
@@ -138,17 +141,16 @@ def row_features(c: NDArray[Any], minima: NDArray[np.float64], *, positional: bo
 
 def _row_block(c: NDArray[Any], minima: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
     """Return the published statistics on ``(c - min c) / s``, s the median of a sample: free of shift and scale."""
-    n, m = c.shape
+    m = c.shape[1]
     low = float(minima.min())
-    draw = np.random.default_rng(0)
-    values = c[draw.integers(0, n, 4096), draw.integers(0, m, 4096)].astype(np.float64)
-    values = values[np.isfinite(values)]
-    s = float(np.median(values)) - low if values.size else 1.0
+    part = c[:, np.linspace(0, m - 1, min(SAMPLE, m)).astype(np.int64)] - low
+    finite = part[np.isfinite(part)]
+    s = float(np.median(finite)) if finite.size else 1.0
     s = s if s > 0.0 else 1.0
-    stats = np.empty((n, 4))
+    stats = np.empty((c.shape[0], 4))
     row_statistics(c, low, 1.0 / s, stats)
     least, most, mean, std = stats.T
-    part = (c[:, np.linspace(0, m - 1, min(SAMPLE, m)).astype(np.int64)] - low) / s
+    part = part / s
     part = np.where(np.isfinite(part), part, most[:, None])
     mad = np.median(np.abs(part - np.median(part, axis=1, keepdims=True)), axis=1)
     weights = np.exp(-(part - least[:, None]))

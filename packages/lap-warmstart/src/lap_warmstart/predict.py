@@ -98,7 +98,7 @@ def density(cost: ArrayLike, u: ArrayLike, v: ArrayLike, eps: float | None = Non
     if eps is None:
         finite = c[np.isfinite(c)]
         eps = 1e-9 * max(1.0, float(np.abs(finite).max(initial=0.0)))
-    return float(tight_entries(c, rows, columns, float(eps))) / max(c.shape[0], 1)
+    return float(tight_entries(c, rows, columns, float(eps)) / max(c.shape[0], 1))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ class RowMean:
     def predict(self, cost: NDArray[Any]) -> Vector:
         """Predict row duals of `cost` (n, m): (n,)."""
         finite = np.isfinite(cost)
-        return np.where(finite, cost, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
+        mean = np.where(finite, cost, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
+        return np.asarray(mean, dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,11 @@ ROUNDS = 12
 # Row reduction on the core: passes, and scans a row (tried: 0 - 8, 4 - 32). More saves searches, costs pricing.
 PASSES = 4
 BUDGET = 12
+# Share of the rows left free by the greedy step beyond which other cold seeds, then the network, are tried. The network
+# costs several of our cold solves, so it has to wait until our own seeds have failed (they leave 45 - 55 % on the hard
+# families, where asking it anyway took 2.6 times as long).
+HARD = 0.5
+ASK = 0.6
 SMALL = 256
 
 
@@ -103,8 +108,8 @@ def complete(run: Run, graph: Core) -> None:
     rows, columns = np.flatnonzero(x < 0), np.flatnonzero(y < 0)
     cols = np.empty((rows.size, 1), dtype=np.int32)
     vals = np.empty((rows.size, 1))
-    left = columns.tolist()
-    for k, i in enumerate(rows):
+    left: list[int] = columns.tolist()
+    for k, i in enumerate(rows.tolist()):
         j = next((j for j in reversed(left) if np.isfinite(run.p.c[i, j])), None)
         if j is None:
             raise NoPath
@@ -112,7 +117,7 @@ def complete(run: Run, graph: Core) -> None:
         cols[k, 0], vals[k, 0] = j, run.p.c[i, j]
     graph.add(rows, cols, vals, np.ones(rows.size, dtype=np.int64))
     for i, j, cost in zip(rows.tolist(), cols[:, 0].tolist(), vals[:, 0].tolist()):
-        at = run.x[i]
+        at: int = run.x[i]
         if at >= 0 and cost - run.v[j] < graph.cx[i] - run.v[at]:
             run.x[i] = run.y[at] = -1
 
@@ -137,8 +142,7 @@ def hard_seed(run: Run, v: Vector) -> Vector:
     """Choose the best seed for a cold problem on which column reduction matches less than half of the rows.
 
     Candidates besides `v`: the Min-Trick of the row means, a coarse seed (a quarter of the rows and columns solved
-    exactly, extended to all), and the midpoint of these two; with a network its prediction and the midpoint with `v`.
-    The largest dual bound wins.
+    exactly, extended to all), and the midpoint of these two. The largest dual bound wins.
     """
     p = run.p
     n = p.c.shape[0]
@@ -159,16 +163,21 @@ def hard_seed(run: Run, v: Vector) -> Vector:
         duals.coarse_rows(p.c, columns, inner.v, u, start, stop)
     coarse = min_trick(p, u)
     seeds = [v, from_means, coarse, 0.5 * (from_means + coarse)]
-    if run.network is not None:
-        begin = time.perf_counter()
-        predicted = min_trick(p, run.network.predict_rows(p.c, v))
-        run.stats["predict_time"] = time.perf_counter() - begin
-        seeds += [predicted, 0.5 * (v + predicted)]
     totals = dual_bounds(p, *seeds)
     best = int(np.argmax(totals))
     run.stats.update(cold_bound=totals[0], dual_bound=totals[best])
-    if best >= 4:
-        run.stats["seed"] = "warm" if best == 4 else "mid"
+    return seeds[best]
+
+
+def ask_network(run: Run, v: Vector, minima: Vector) -> Vector:
+    """Choose among `v`, the network's prediction and their midpoint by the dual bound."""
+    begin = time.perf_counter()
+    predicted = min_trick(run.p, run.network.predict_rows(run.p.c, minima))
+    run.stats["predict_time"] = time.perf_counter() - begin
+    seeds = [v, predicted, 0.5 * (v + predicted)]
+    totals = dual_bounds(run.p, *seeds)
+    best = int(np.argmax(totals))
+    run.stats.update(dual_bound=totals[best], seed=("cold", "warm", "mid")[best])
     return seeds[best]
 
 
@@ -196,8 +205,10 @@ def solve_core(run: Run, minima: Vector, seed: Vector | None = None) -> None:
     graph, low = select_core(p, v, k)
     run.clear(v)
     left = core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
-    if cold and p.square and left > n // 2:
-        better = hard_seed(run, v)
+    for ask, limit in ((hard_seed, HARD), (ask_network, ASK)):
+        if not (cold and p.square and left > limit * n) or (ask is ask_network and run.network is None):
+            break
+        better = hard_seed(run, v) if ask is hard_seed else ask_network(run, v, minima)
         if better is not v:
             v = better
             graph, low = select_core(p, v, k)

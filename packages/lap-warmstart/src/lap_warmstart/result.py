@@ -259,7 +259,9 @@ class AssignmentResult:
         """Read what `to_dict` wrote."""
         maximize, gate = bool(data["maximize"]), data["unmatched_cost"]
         sign = -1.0 if maximize else 1.0
-        stats = {k: math.nan if v is None else tuple(v) if k == "notes" else v for k, v in data["stats"].items()}
+        stats: dict[str, Any] = {
+            k: math.nan if v is None else tuple(v) if k == "notes" else v for k, v in data["stats"].items()
+        }
         return cls(
             np.asarray(data["row_to_col"], dtype=np.int64),
             sign * np.asarray(data["costs"], dtype=np.float64),

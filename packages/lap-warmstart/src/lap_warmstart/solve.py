@@ -140,7 +140,7 @@ def _options(method: str, fallback: str, on_infeasible: str, maximize: object) -
 
 def _is_small(p: Problem) -> bool:
     low = min(p.c.shape)
-    return low < (32 if not math.isinf(p.gate) else SMALL)
+    return bool(low < (32 if not math.isinf(p.gate) else SMALL))
 
 
 def _empty(p: Problem, begin: float) -> AssignmentResult:

@@ -161,9 +161,8 @@ def _solve_csr(
     seed = None
     if warm_start is not None and not isinstance(warm_start, str):
         prediction = warm.read(warm_start, p)
-        v = prediction.columns
-        if v is None and prediction.rows is not None:
-            v = np.full(m, np.inf)
+        v = np.full(m, np.inf) if prediction.columns is None else prediction.columns
+        if prediction.rows is not None:
             rows = np.repeat(np.arange(n), np.diff(graph.ptr))
             np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
         seed = clip_columns(p, pricing.finite(v))

@@ -14,10 +14,12 @@ import numpy as np
 from lemmata_core import Context, Evidence, Scale, Series, Table
 from lemmata_core.timing import growth
 
-from lap_warmstart import instances, predict
+from lap_warmstart import dense, instances, predict
 from lap_warmstart.certificate import certify
+from lap_warmstart.problem import prepare
 from lap_warmstart.result import AssignmentResult
 from lap_warmstart.rowdualnet import RowDualNet, bundled
+from lap_warmstart.run import Run, survey
 from lap_warmstart.solve import solve
 from lap_warmstart.warm import RowDuals
 
@@ -31,6 +33,9 @@ def seeds(ctx: Context, count: int) -> list[int]:
 
 def run_tasks(ctx: Context, what: str, function: Any, tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Run tasks on the context's executor, in order, showing progress."""
+    # The kernels are compiled here once, so that the workers find them in the cache instead of compiling all at a time.
+    for method in ("core", "dense"):
+        solve(np.eye(32), method=method, warm_start=np.zeros(32))
     results = []
     with ctx.progress.task(what, total=len(tasks)) as shown:
         for result in ctx.executor.map(function, *zip(*tasks)):
@@ -131,16 +136,44 @@ def exact(ctx: Context) -> Evidence:
     )
 
 
+def classical(cost: Any, *, scans: float = math.inf, seconds: float = math.inf) -> tuple[float, int, float]:
+    """Run the classical method up to a limit; return (seconds, row scans, greedy share).
+
+    With float costs its row reduction can make millions of scans ("price wars": 2.6 to 10.6 million on Euclidean costs
+    at n = 512). A run that reaches a limit is stopped, so that the figures are lower bounds of the classical effort.
+    """
+    begin = time.perf_counter()
+    p = prepare(np.asarray(cost, dtype=np.float64), maximize=False, gate=math.inf)
+    _, minima = survey(p)
+    n = p.c.shape[0]
+    run = Run.start(p, minima)
+    dense.column_reduction(p.c, run.v, run.x, run.y)
+    share = float(np.count_nonzero(run.x >= 0)) / n
+    rows, state, buffer = np.empty(n, dtype=np.int64), np.zeros(5, dtype=np.int64), np.empty(n)
+    state[3] = dense.free_rows(run.x, rows)
+    step = max(8, 20_000_000 // n)
+
+    def over(done: int) -> bool:
+        return done >= scans or time.perf_counter() - begin >= seconds
+
+    while not dense.row_reduction(p.c, run.v, run.x, run.y, rows, state, 2**62, math.inf, True, buffer, step):
+        if over(int(state[4])):
+            return time.perf_counter() - begin, int(state[4]), share
+    done, at, total = int(state[4]), 0, int(state[2])
+    while at < total and not over(done):
+        at, more, _ = dense.search(p.c, run.v, run.x, run.y, rows, at, total, math.inf, step)
+        done += more
+    return time.perf_counter() - begin, done, share
+
+
 def effort(family: str, n: int, seed: int) -> Row:
-    """Count row scans: classical, budgeted cold, network, all by the dense method."""
+    """Count row scans: classical (stopped at 1000 n), budgeted cold, network, all by the dense method."""
     cost = instances.generate(family, n, seed)
-    classical = solve(cost, method="lapjv").stats
+    _, scans, share = classical(cost, scans=1000 * n)
     budgeted = solve(cost, method="dense").stats
     net = solve(cost, method="dense", warm_start="net").stats
-    return (
-        family, n, classical.row_scans, budgeted.row_scans, net.row_scans, net.row_scans / max(classical.row_scans, 1),
-        classical.greedy_fraction, net.greedy_fraction,
-    )  # fmt: skip
+    ratio = net.row_scans / max(scans, 1)
+    return family, n, scans, budgeted.row_scans, net.row_scans, ratio, share, net.greedy_fraction
 
 
 EFFORT_COLUMNS = (
@@ -164,103 +197,6 @@ def search_effort(ctx: Context) -> Evidence:
         tables=(Table("Row scans of the dense method", EFFORT_COLUMNS, rows),),
         settings={"sizes": sizes, "families": names, "network": bundled().record.get("seed")},
     )
-
-
-def variants(cost: Any, repeats: int) -> dict[str, float]:
-    """Time classical, budgeted, core cold and network in turn; return the medians in seconds."""
-    calls: dict[str, dict[str, Any]] = {
-        "classical": {"method": "lapjv"},
-        "budgeted": {"method": "dense"},
-        "core": {},
-        "network": {"warm_start": "net"},
-        "auto": {"warm_start": "auto"},
-    }
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    predicting = []
-    for k in range(repeats + 1):
-        for name, options in calls.items():
-            begin = time.perf_counter()
-            r = solve(cost, **options)
-            if k:
-                taken[name].append(time.perf_counter() - begin)
-                if name == "network":
-                    predicting.append(r.stats.predict_time)
-    return {name: float(np.median(t)) for name, t in taken.items()} | {"predict": float(np.median(predicting))}
-
-
-VARIANTS = ("classical", "budgeted", "core", "network", "auto")
-NETWORK = {"method": "dense", "warm_start": "net"}
-TIMES = ("classical ms", "budgeted ms", "our core ms", "network ms", "auto ms")
-RATIOS = ("classical / network", "budgeted / network", "core / network")
-
-
-def timed_rows(ctx: Context, problems: Sequence[tuple[str, Any]], repeats: int) -> list[Row]:
-    """Time the variants on named problems."""
-    rows = []
-    with ctx.progress.task("timing", total=len(problems)) as shown:
-        for name, make in problems:
-            cost = make()
-            t = variants(cost, repeats)
-            rows.append(
-                (
-                    name, cost.shape[0], *(round(1e3 * t[k], 3) for k in VARIANTS),
-                    t["classical"] / t["network"], t["budgeted"] / t["network"], t["core"] / t["network"],
-                    t["predict"] / t["network"],
-                )
-            )  # fmt: skip
-            shown.advance()
-    return rows
-
-
-def end_to_end(ctx: Context, problems: Sequence[tuple[str, Any]], repeats: int, statistic: Any, word: str) -> Evidence:
-    """Compare end-to-end times on named problems; the claim reads the speed-up over the classical method."""
-    rows = timed_rows(ctx, problems, repeats)
-    classical, budgeted, core = (statistic([row[k] for row in rows]) for k in (7, 8, 9))
-    columns = ("problem", "n", *TIMES, *RATIOS, "share of the prediction")
-    return Evidence(
-        headline=f"{classical:.2f}x of the classical method ({word}), {budgeted:.2f}x of the budgeted, {core:.2f}x of "
-        "our own core cold",
-        values={"classical": classical, "budgeted": budgeted, "core": core},
-        tables=(Table("End to end: features, network, Min-Trick, solve", columns, rows, timed=columns[2:]),),
-        settings={"problems": [name for name, _ in problems], "repeats": repeats, "threads": 1},
-        timed=frozenset({"classical", "budgeted", "core", "headline"}),
-    )
-
-
-def _named(family: str, n: int, seed: int) -> tuple[str, Any]:
-    return family, lambda: instances.generate(family, n, seed)
-
-
-def synthetic(ctx: Context) -> Evidence:
-    """Run claim C4."""
-    sizes = (2048, 4096) if ctx.scale is Scale.LAPTOP else (16384,)
-    names = ("uniform", "block", "metric") if ctx.scale is Scale.LAPTOP else ("uniform", "block")
-    draws = iter(seeds(ctx, 8))
-    problems = [_named(f, n, next(draws)) for n in sizes for f in names if n < 4096 or f != "metric"]
-    return end_to_end(ctx, problems, 5, geometric, "geometric mean")
-
-
-def tracking(ctx: Context) -> Evidence:
-    """Run claim C5."""
-    n = 2000 if ctx.scale is Scale.LAPTOP else 8000
-    problems = [
-        (f"{name}, tiled", lambda name=name: instances.tiled_frames(n, name))
-        for name in ("TUD-Campus", "TUD-Stadtmitte")
-    ]
-    return end_to_end(ctx, problems, 5, np.median, "median")
-
-
-def transport(ctx: Context) -> Evidence:
-    """Run claim C6."""
-    n = 2000 if ctx.scale is Scale.LAPTOP else 10000
-    a, b, c = seeds(ctx, 3)
-    problems = [
-        ("real streets", instances.street),
-        ("cities", lambda: instances.cities(n, a)),
-        ("cities, another draw", lambda: instances.cities(n, b)),
-        ("synthetic roads", lambda: instances.road(n, c)),
-    ]
-    return end_to_end(ctx, problems, 5, np.median, "median")
 
 
 def memory(ctx: Context) -> Evidence:
@@ -290,95 +226,6 @@ def memory(ctx: Context) -> Evidence:
         series=(Series("Peak memory", "n", "MB", {"peak": ([r[0] for r in rows], [r[1] for r in rows])}, True, True),),
         settings={"sizes": sizes[ctx.scale]},
         timed=frozenset({"exponent", "headline", "Peak memory"}),
-    )
-
-
-def overhead(ctx: Context) -> Evidence:
-    """Run claim C8: the share of prediction in an end-to-end solve, by the dense method as in the paper."""
-    sizes = (1024, 2048, 4096) if ctx.scale is Scale.LAPTOP else (4096, 8192, 16384)
-    rows = []
-    for n in sizes:
-        cost = instances.generate("uniform", n, seeds(ctx, 1)[0])
-        shares: dict[str, list[float]] = {"dense": [], "core": []}
-        for _ in range(4):
-            for method, found in shares.items():
-                r = solve(cost, method=method, warm_start="net")
-                found.append(r.stats.predict_time / r.wall_time)
-        rows.append((n, float(np.median(shares["dense"][1:])), float(np.median(shares["core"][1:]))))
-    columns = ("n", "share, dense method", "share, core method")
-    return Evidence(
-        headline=f"features and network take {rows[-1][1]:.0%} of a dense solve at n = {rows[-1][0]}",
-        values={"first": rows[0][1], "last": rows[-1][1], "n": rows[-1][0], "last of core": rows[-1][2]},
-        tables=(Table("Share of the prediction, uniform costs", columns, rows, timed=columns[1:]),),
-        settings={"sizes": sizes},
-        timed=frozenset({"first", "last", "last of core", "headline"}),
-    )
-
-
-def fallback(ctx: Context) -> Evidence:
-    """Run claim C9: garbage seeds against the cold start."""
-    n = {Scale.SMOKE: 512, Scale.LAPTOP: 2048, Scale.FULL: 16384}[ctx.scale]
-    repeats = 9 if ctx.scale is Scale.SMOKE else 7
-    rows = []
-    for family in ("uniform", "metric"):
-        rng = np.random.default_rng(seeds(ctx, 1)[0])
-        cost = instances.generate(family, n, rng)
-        solve(cost)
-        for kind in ("normal", "large", "row minima"):
-            start = RowDuals(garbage(kind, cost, rng))
-            taken: dict[str, list[float]] = {"cold": [], "bound": [], "density": []}
-            fell = {}
-            for _ in range(repeats):
-                for rule, times in taken.items():
-                    begin = time.perf_counter()
-                    r = solve(cost) if rule == "cold" else solve(cost, warm_start=start, fallback=rule)
-                    times.append(time.perf_counter() - begin)
-                    fell[rule] = r.stats.seed
-            ratio = {k: float(np.median(np.array(t) / np.array(taken["cold"]))) for k, t in taken.items()}
-            rows.append((family, n, kind, ratio["bound"], fell["bound"], ratio["density"], fell["density"]))
-    worst_bound, worst_density = (max(row[k] for row in rows) for k in (3, 5))
-    columns = ("family", "n", "prediction", "bound / cold", "seed (bound)", "density / cold", "seed (density)")
-    return Evidence(
-        headline=f"with useless predictions at most {worst_bound:.2f}x the cold time by the bound rule, "
-        f"{worst_density:.2f}x by the paper's density rule",
-        values={"bound": worst_bound, "density": worst_density},
-        tables=(Table("Useless predictions", columns, rows, timed=("bound / cold", "density / cold")),),
-        settings={"n": n, "repeats": repeats},
-        timed=frozenset({"bound", "density", "headline"}),
-    )
-
-
-def stability(ctx: Context) -> Evidence:
-    """Run claim C10: the spread of run times over instances."""
-    n, count = (2048, 30) if ctx.scale is Scale.LAPTOP else (16384, 30)
-    names = ("uniform", "metric")
-    taken: dict[str, list[float]] = {"classical": [], "network": []}
-    with ctx.progress.task("instances", total=count) as shown:
-        for k, seed in enumerate(seeds(ctx, count)):
-            cost = instances.generate(names[k % 2], n, seed)
-            for name, options in (
-                ("classical", {"method": "lapjv"}),
-                ("network", {"method": "dense", "warm_start": "net"}),
-            ):
-                begin = time.perf_counter()
-                solve(cost, **options)  # type: ignore[arg-type]
-                taken[name].append(time.perf_counter() - begin)
-            shown.advance()
-
-    def spread(times: Sequence[float]) -> float:
-        return float(np.std(times) / np.mean(times))
-
-    rows = [
-        (family, *(spread(taken[name][k::2]) for name in ("classical", "network"))) for k, family in enumerate(names)
-    ]
-    values = {name: float(np.mean([row[1 + k] for row in rows])) for k, name in enumerate(("classical", "network"))}
-    columns = ("family", "classical", "network")
-    return Evidence(
-        headline=f"coefficient of variation {values['classical']:.0%} (classical), {values['network']:.0%} (network)",
-        values=values,
-        tables=(Table("Coefficient of variation of the run time, by family", columns, rows, timed=columns[1:]),),
-        settings={"n": n, "instances": count},
-        timed=frozenset({"classical", "network", "headline"}),
     )
 
 
@@ -416,10 +263,10 @@ def unseen(path: str, family: str, n: int, seed: int) -> Row:
     """Compare the network of `path` (the bundled one if empty) with the classical method on a family."""
     net = RowDualNet.load(path) if path else bundled()
     cost = instances.generate(family, n, seed)
-    classical = solve(cost, method="lapjv").stats.row_scans
+    _, scans, _ = classical(cost, scans=1000 * n)
     budgeted = solve(cost, method="dense").stats.row_scans
     r: AssignmentResult = solve(cost, method="dense", warm_start=net)
-    return family, n, classical, budgeted, r.stats.row_scans, r.stats.row_scans / max(classical, 1), r.stats.seed
+    return family, n, scans, budgeted, r.stats.row_scans, r.stats.row_scans / max(scans, 1), r.stats.seed
 
 
 def zero_shot(ctx: Context) -> Evidence:

@@ -55,7 +55,9 @@ def _dynamic_task(stream: str, kind: str, shifts: int, seed: int, rounds: int, d
     target, answer = _pursuit(stream, rounds, shifts, d, seed)
     domain = Ball(d)
     observed = kind == "observed path"
-    learner = AnytimeCOCO(domain) if kind == "single" else DynamicCOCO(domain, path="observed" if observed else None)
+    learner: Any = (
+        AnytimeCOCO(domain) if kind == "single" else DynamicCOCO(domain, path="observed" if observed else None)
+    )
     path = float(np.linalg.norm(np.diff(target, axis=0), axis=1).sum())
     regret = ccv = 0.0
     for t in range(rounds):
@@ -168,7 +170,7 @@ SIGMAS = (0.0, 0.01, 0.1, 1.0)
 
 
 def _optimistic_task(stream: str, sigma: float, seed: int, rounds: int) -> dict[str, float]:
-    env = Stream(stream, rounds, 3, seed)
+    env: Any = Stream(stream, rounds, 3, seed)
     # costs of norm at most 1, as the constraints: G = 1
     costs = env.costs / env.lipschitz
     rng = np.random.default_rng([seed, round(1000 * sigma)])
@@ -222,15 +224,16 @@ ROUTERS = ("paper", "fixed horizon", "doubling", "budgeted")
 
 
 def _route_task(network: str, kind: str, seed: int, rounds: int) -> dict[str, Any]:
-    env = OnlineShortestPath(network, rounds, seed)
+    env: Any = OnlineShortestPath(network, rounds, seed)
     norms = [float(np.linalg.norm(m, axis=1).max()) for m in (env.costs, env.A)]
     G = max(norms)
-    learner: Any = {
+    makers: dict[str, Any] = {
         "paper": lambda: AnytimeCOCO.paper(env.domain, lipschitz=G),
         "fixed horizon": lambda: baselines.FixedHorizonCOCO(env.domain, horizon=rounds, lipschitz=G),
         "doubling": lambda: baselines.DoublingCOCO(env.domain, lipschitz=G),
         "budgeted": lambda: AnytimeCOCO(env.domain, lipschitz=tuple(norms)),
-    }[kind]()
+    }
+    learner = makers[kind]()
     run = play(learner, env, rounds)
     marks = np.array([rounds // 100, rounds // 10, rounds])
     safe = np.cumsum(env.costs @ env.comparator)

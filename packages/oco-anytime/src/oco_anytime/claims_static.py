@@ -49,7 +49,7 @@ def gather(ctx: Context, what: str, task: Any, jobs: Iterable[tuple[Any, ...]]) 
 def make(kind: str, env: Stream, rounds: int) -> Any:
     """A learner by the name of its line in the tables."""
     domain, G = env.domain, env.lipschitz
-    makers = {
+    makers: dict[str, Any] = {
         "paper": lambda: AnytimeCOCO.paper(domain, lipschitz=G),
         "fixed horizon": lambda: baselines.FixedHorizonCOCO(domain, horizon=rounds, lipschitz=G),
         "doubling": lambda: baselines.DoublingCOCO(domain, lipschitz=G),
@@ -86,7 +86,7 @@ def stream_run(kind: str, stream: str, seed: int, rounds: int, d: int = 2) -> di
 
 def best_costs(stream: str, seed: int, rounds: int, ts: np.ndarray, d: int = 2) -> np.ndarray:
     """Cost of the best fixed feasible decision for the first t rounds, for each t."""
-    env = _stream(stream, seed, rounds, d)
+    env: Any = _stream(stream, seed, rounds, d)
     working = np.empty(0, dtype=np.int64)
     sums = np.cumsum(env.costs, axis=0)
     out = []
@@ -106,7 +106,8 @@ def anytime_ccv(ctx: Context) -> Evidence:
     """C1: CCV of paper mode against 4 G D sqrt t log(t + 2), and its local exponent."""
     rounds, seeds = rounds_of(ctx), seeds_of(ctx, 5)
     jobs = [("paper", stream, seed, rounds) for stream in HOSTILE for seed in seeds]
-    worst, exponents, rows, lines = 0.0, [], [], {}
+    worst, rows, lines = 0.0, [], {}
+    exponents: list[float] = []
     for job, r in zip(jobs, gather(ctx, "CCV of paper mode", stream_run, jobs)):
         t, ccv = r["t"], r["ccv"]
         late = t >= 100

@@ -35,7 +35,7 @@ def make_learner(name: str, domain: Any, rounds: int) -> Any:
     """A learner by its name on the command line."""
     from oco_anytime import AnytimeCOCO, DynamicCOCO, OptimisticCOCO, baselines, hints
 
-    makers = {
+    makers: dict[str, Any] = {
         "anytime": lambda: AnytimeCOCO(domain),
         "paper": lambda: AnytimeCOCO.paper(domain),
         "fixed": lambda: baselines.FixedHorizonCOCO(domain, horizon=max(rounds, 1)),

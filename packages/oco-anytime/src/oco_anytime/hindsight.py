@@ -107,7 +107,7 @@ def _checked(
     if rhs.size == 1 and rows.shape[0] != 1:
         rhs = np.full(rows.shape[0], rhs[0])
     if rhs.size != rows.shape[0] or not np.isfinite(rhs).all():
-        raise InvalidInput.argument("b", expected=f"{rows.shape[0]} finite numbers", got=f"shape {np.shape(b)}")
+        raise InvalidInput.argument("b", expected=f"{rows.shape[0]} finite numbers", got=f"shape {np.asarray(b).shape}")
     return c, rows, rhs
 
 
@@ -248,7 +248,8 @@ def _ray(c: Vector, rows: Vector, rhs: Vector) -> tuple[Vector, Vector]:
     if rows.shape[0] == 0:
         return np.zeros(c.size), -c
     base = np.linalg.lstsq(rows, rhs, rcond=1e-12)[0]
-    return base, -(c - rows.T @ np.linalg.lstsq(rows.T, c, rcond=1e-12)[0])
+    ray = rows.T @ np.linalg.lstsq(rows.T, c, rcond=1e-12)[0] - c
+    return np.asarray(base, dtype=float), np.asarray(ray, dtype=float)
 
 
 def _cvxpy(domain: Domain, c: Vector, A: Vector, b: Vector, cost: Any) -> tuple[Vector, float, str]:
@@ -259,7 +260,7 @@ def _cvxpy(domain: Domain, c: Vector, A: Vector, b: Vector, cost: Any) -> tuple[
     if A.shape[0]:
         limits.append(A @ x <= b)
     value = c @ x if cost is None else c @ x + cost(x)
-    problem = cp.Problem(cp.Minimize(value), limits)
+    problem: Any = cp.Problem(cp.Minimize(value), limits)
     problem.solve(solver=cp.CLARABEL)
     if x.value is None:
         return np.full(c.size, np.nan), np.inf, "infeasible"

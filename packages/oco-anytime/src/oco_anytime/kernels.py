@@ -3,9 +3,8 @@
 `AnytimeCOCO.update` and `play_linear` run the same compiled functions. A learner's state is one array of scalars
 (`s`, indices below), the penalties' exponents `z` and clocks `n`, the violation sums `ccv` and the point `x`.
 
-`forceinline` makes one function of a round: calls with array arguments cost more than the arithmetic (0.28 against 0.98
-microseconds a round at d = 10). numba checks only this file's date for its cache: after an edit of schedules.py,
-penalty.py or projections.py touch this file too.
+numba checks only this file's date for its cache: after an edit of schedules.py, penalty.py or projections.py touch this
+file too.
 """
 
 import math
@@ -14,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from oco_anytime import penalty, schedules
-from oco_anytime.projections import dot, norm, project
+from oco_anytime.projections import dot, leaf, norm, project
 
 # settings, fixed for the life of a learner
 (C_D, C_W0, C_PACE, C_EPS, C_PENALTY, C_SCHEDULE, C_CLOCK, C_AGG, C_KNOWN, C_HORIZON, C_DOUBLING, C_CD, C_LAM) = range(
@@ -30,15 +29,15 @@ A_MAX, A_SUM, A_EACH = range(3)
 (T, TAU, H, E, W, GF, GA, ROOT_S, VE, NV, VR, CCV, UNIT, EXC, STATUS, WEIGHT, REACH, BANK, EPOCHS) = range(19)
 N_STATE = 19
 
-_sqrt_schedule = njit(cache=True, error_model="numpy", forceinline=True)(schedules.sqrt_schedule)
-_summable = njit(cache=True, error_model="numpy", forceinline=True)(schedules.summable_schedule)
-_lyapunov = njit(cache=True, error_model="numpy", forceinline=True)(penalty.lyapunov_weight)
-_budget = njit(cache=True, error_model="numpy", forceinline=True)(penalty.budget_increment)
+_sqrt_schedule = leaf(schedules.sqrt_schedule)
+_summable = leaf(schedules.summable_schedule)
+_lyapunov = leaf(penalty.lyapunov_weight)
+_budget = leaf(penalty.budget_increment)
 Z_MAX = penalty.Z_MAX
 _SQRT2 = math.sqrt(2.0)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@njit(cache=True, error_model="numpy")
 def not_finite(a):
     """Whether a contiguous array of any shape holds a NaN or an infinity."""
     flat = a.reshape(a.size)
@@ -51,7 +50,7 @@ def not_finite(a):
     return False
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def certified(cfg, s):
     """The regret certificate of section "certificate" of the theory page, O(1)."""
     c = s[BANK]
@@ -60,7 +59,7 @@ def certified(cfg, s):
     return c - s[W]
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def _restart(s, z, n):
     """Doubling: the next epoch begins; x stays, the epoch's certificate is banked by the caller."""
     for k in (TAU, H, E, W, ROOT_S, VE, NV):
@@ -70,7 +69,7 @@ def _restart(s, z, n):
     n[:] = 0.0
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def _grow_cost_scale(cfg, s, z, cn):
     gf = s[GF]
     known = cfg[C_KNOWN] != 0.0
@@ -91,7 +90,7 @@ def _grow_cost_scale(cfg, s, z, cn):
     s[GF] = cn
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def _grow_constraint_scale(cfg, s, an):
     known = cfg[C_KNOWN] != 0.0
     if an > (s[GA] * (1.0 + 1e-9) if known else s[GA]):
@@ -100,7 +99,7 @@ def _grow_constraint_scale(cfg, s, an):
         s[GA] = an
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def _rate(cfg, clock, rows):
     if cfg[C_SCHEDULE] == S_SQRT:
         return _sqrt_schedule(clock)
@@ -109,7 +108,7 @@ def _rate(cfg, clock, rows):
     return _sqrt_schedule(cfg[C_HORIZON])
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def _aggregate(agg, ccv, v, a, g):
     """Put the aggregated gradient into g; returns (violation, index of the largest, largest row norm)."""
     top, vs, an = -1, 0.0, 0.0
@@ -136,7 +135,7 @@ def _aggregate(agg, ccv, v, a, g):
     return vs, top, an if agg == A_EACH else norm(g)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def price(cfg, s, z, n, ccv, c, v, a, g):
     """Account for one round and put the surrogate gradient c + w a into `g`.
 
@@ -207,13 +206,20 @@ def price(cfg, s, z, n, ccv, c, v, a, g):
             s[STATUS] = 3.0
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def absorb(s, g):
     """Add a surrogate gradient to H and E; returns 1/sqrt(H) in the caller's units, or 0 where no step is due.
 
     H is kept in a power of two of the first gradient's size when that lies outside 1e-100 .. 1e100, so that squares
     neither vanish nor overflow; for ordinary numbers the unit is 1 and nothing is rounded.
     """
+    sq = dot(g, g)
+    if s[UNIT] == 1.0 and 1e-200 < sq < 1e200:
+        # the ordinary case, in the fewest operations
+        s[H] += sq
+        root = math.sqrt(s[H])
+        s[E] += sq / root
+        return 1.0 / root
     gn = norm(g)
     if gn == 0.0:
         return 0.0
@@ -224,7 +230,7 @@ def absorb(s, g):
         s[H] = s[H] * f * f
         s[UNIT] = unit
         r = gn / unit
-    sq = r * r if s[UNIT] != 1.0 or not 1e-200 < gn < 1e100 else dot(g, g)
+    sq = r * r
     s[H] += sq
     if s[H] == 0.0:
         return 0.0
@@ -233,7 +239,7 @@ def absorb(s, g):
     return 1.0 / (root * s[UNIT])
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def advance(cfg, s, z, n, ccv, x, c, v, a, g, y):
     """One round up to the projection: `y` is the point to project. Returns False where x stays as it is."""
     if cfg[C_DOUBLING] != 0.0 and s[TAU] >= cfg[C_HORIZON]:
@@ -268,8 +274,8 @@ def update(cfg, s, z, n, ccv, x, c, v, a, code, p, q, w, total, new):
     return 0
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
-def play(cfg, s, z, n, ccv, x, C, Cg, A, Ag, b, code, p, q, w, total, first, marks, X, cost, viol, cert):
+@njit(cache=True, error_model="numpy", nogil=True, _nrt=False)
+def play(cfg, s, z, n, ccv, x, C, Cg, A, Ag, b, code, p, q, w, total, first, marks, X, cost, viol, cert, g, work, v):
     """Rounds first + 1, first + 2, .. on given linear costs and constraints; x and the state are advanced in place.
 
     `marks` are the rounds (1-based) with which a record closes: cost and viol add up within a record, cert is its
@@ -277,8 +283,6 @@ def play(cfg, s, z, n, ccv, x, C, Cg, A, Ag, b, code, p, q, w, total, first, mar
     gradients (the same arrays unless the tangent space is used).
     """
     m = b.shape[1]
-    work = np.empty((2, x.size))
-    v = np.empty(m)
     k = 0
     for t in range(C.shape[0]):
         if X.shape[0] > 0:
@@ -288,8 +292,8 @@ def play(cfg, s, z, n, ccv, x, C, Cg, A, Ag, b, code, p, q, w, total, first, mar
         for i in range(m):
             v[i] = dot(A[t, i], x) - b[t, i]
             viol[k, i] += max(0.0, v[i])
-        if advance(cfg, s, z, n, ccv, x, Cg[t], v, Ag[t], work[0], x):
-            project(code, p, q, w, total, x, x, work[1])
+        if advance(cfg, s, z, n, ccv, x, Cg[t], v, Ag[t], g, x):
+            project(code, p, q, w, total, x, x, work)
         if marks[k] == first + t + 1:
             cert[k] = certified(cfg, s)
             k += 1

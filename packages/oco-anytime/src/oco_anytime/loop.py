@@ -17,7 +17,7 @@ from oco_anytime.state import from_json, to_json
 
 if TYPE_CHECKING:
     from oco_anytime.environments.base import Environment
-    from oco_anytime.learner import Learner
+    from oco_anytime.interface import Learner
     from oco_anytime.runner import Run
 
 

@@ -12,7 +12,7 @@ from oco_anytime.certificate import STATUSES, Certificate
 from oco_anytime.domains.base import Domain, positive, vector
 from oco_anytime.hints import Hint, HintSource
 from oco_anytime.implicit import half_space_step
-from oco_anytime.learner import STATE_VERSION, Learner, check_state, scales
+from oco_anytime.interface import STATE_VERSION, Learner, check_state, scales
 from oco_anytime.penalty import Z_MAX
 
 if TYPE_CHECKING:

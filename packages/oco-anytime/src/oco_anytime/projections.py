@@ -11,10 +11,14 @@ from numba import njit
 
 BALL, BOX, SIMPLEX, L1, EQ_BOX, LE_BOX = range(6)
 
-_REASSOC = {"reassoc", "nsz", "contract"}
+# One function of a round: calls with array arguments, and the reference counts of views, cost more than the arithmetic.
+# `_nrt=False` leaves the counts out of functions that allocate nothing.
+_OPTIONS = {"cache": True, "error_model": "numpy", "forceinline": True, "_nrt": False}
+leaf = njit(**_OPTIONS)
+leaf_sum = njit(fastmath={"reassoc", "nsz", "contract"}, **_OPTIONS)
 
 
-@njit(cache=True, fastmath=_REASSOC, error_model="numpy", forceinline=True)
+@leaf_sum
 def dot(a, b):
     """Inner product; the sum may be reordered so that it vectorises, the same way in every call."""
     s = 0.0
@@ -23,7 +27,7 @@ def dot(a, b):
     return s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def norm(a):
     """Euclidean norm that neither overflows nor underflows."""
     s = dot(a, a)
@@ -40,7 +44,7 @@ def norm(a):
     return big * math.sqrt(s)
 
 
-@njit(cache=True, fastmath=_REASSOC, error_model="numpy", forceinline=True)
+@leaf_sum
 def _sum(a, n):
     s = 0.0
     for i in range(n):
@@ -48,7 +52,7 @@ def _sum(a, n):
     return s
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def ball(center, radius, y, out):
     """Onto the Euclidean ball."""
     for i in range(y.size):
@@ -59,9 +63,26 @@ def ball(center, radius, y, out):
         out[i] = center[i] + f * out[i]
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
+def _threshold(total, work, k):
+    """Michelot on the k candidates in `work`: (tau, number above it) with sum max(0, work - tau) = total."""
+    tau = (_sum(work, k) - total) / k
+    while True:
+        j = 0
+        for i in range(k):
+            u = work[i]
+            if u > tau:
+                work[j] = u
+                j += 1
+        if j == k:
+            return tau, k
+        k = j
+        tau = (_sum(work, k) - total) / k
+
+
+@leaf
 def simplex(total, y, out, work):
-    """Onto {x >= 0, sum x = total}: Michelot's iteration on the entries within `total` of the largest."""
+    """Onto {x >= 0, sum x = total}: a threshold among the entries within `total` of the largest."""
     n = y.size
     top = y[0]
     for i in range(1, n):
@@ -74,18 +95,7 @@ def simplex(total, y, out, work):
         if u > -total:
             work[k] = u
             k += 1
-    tau = (_sum(work, k) - total) / k
-    while True:
-        j = 0
-        for i in range(k):
-            u = work[i]
-            if u > tau:
-                work[j] = u
-                j += 1
-        if j == k:
-            break
-        k = j
-        tau = (_sum(work, k) - total) / k
+    tau, k = _threshold(total, work, k)
     for i in range(n):
         out[i] = max(0.0, out[i] - tau)
     shift = (total - _sum(out, n)) / k
@@ -94,27 +104,31 @@ def simplex(total, y, out, work):
             out[i] = max(0.0, out[i] + shift)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def l1(radius, y, out, work):
-    """Onto the l1 ball."""
-    s = 0.0
-    for i in range(y.size):
+    """Onto the l1 ball: the simplex of the absolute values, with their signs."""
+    n = y.size
+    s, top = 0.0, 0.0
+    for i in range(n):
         s += abs(y[i])
+        top = max(top, abs(y[i]))
     if s <= radius:
-        for i in range(y.size):
+        for i in range(n):
             out[i] = y[i]
         return
-    sign = np.empty(y.size)
-    for i in range(y.size):
-        sign[i] = 1.0 if y[i] >= 0.0 else -1.0
-        out[i] = abs(y[i])
-    simplex(radius, out, out, work)
-    for i in range(y.size):
-        if out[i] > 0.0:
-            out[i] *= sign[i]
+    k = 0
+    for i in range(n):
+        u = abs(y[i]) - top
+        if u > -radius:
+            work[k] = u
+            k += 1
+    tau, k = _threshold(radius, work, k)
+    for i in range(n):
+        u = (abs(y[i]) - top) - tau
+        out[i] = 0.0 if u <= 0.0 else (u if y[i] > 0.0 else -u)
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def _shifted(tau, lower, upper, w, y, out):
     """Out = clip(y - tau w); returns (w . out, sum of w^2 over the entries strictly inside)."""
     level, slope = 0.0, 0.0
@@ -131,7 +145,7 @@ def _shifted(tau, lower, upper, w, y, out):
     return level, slope
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def eq_box(lower, upper, w, total, y, out):
     """Onto {lower <= x <= upper, w . x = total}, w > 0: safeguarded Newton on the one multiplier; `out` is not `y`.
 
@@ -176,7 +190,7 @@ def eq_box(lower, upper, w, total, y, out):
                 out[i] = min(max(out[i] + step * w[i], lower[i]), upper[i])
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@leaf
 def project(code, p, q, w, total, y, out, work):
     """Project `y` onto the set (code, p, q, w, total)."""
     if code == BALL:

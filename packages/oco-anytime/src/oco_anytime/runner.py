@@ -13,7 +13,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import positive_int
 
-from oco_anytime.learner import PenaltyLearner
+from oco_anytime.engine import PenaltyLearner
 from oco_anytime.loop import Interruption, Recorder
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oco_anytime.domains.base import Vector
     from oco_anytime.environments.base import Environment
-    from oco_anytime.learner import Learner
+    from oco_anytime.interface import Learner
 
 #: rounds between two looks at the clock and the keyboard in the compiled loop
 _CHUNK = 1 << 16
@@ -102,7 +102,7 @@ class Run:
         at = np.searchsorted(self.t, wanted)
         if (at >= self.t.size).any() or (self.t[at] != wanted).any():
             raise InvalidInput.argument("ts", expected="rounds at which a record ends", got=str(wanted))
-        return self.cumulative_cost[at] - np.array([float(getattr(h, "objective", h)) for h in best])
+        return np.subtract(self.cumulative_cost[at], [float(getattr(h, "objective", h)) for h in best])
 
     def to_npz(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a compressed .npz file (by rename, so never half a file)."""
@@ -172,7 +172,7 @@ def _linear_input(
                 "A", expected=f"shape ({rounds}, {d}) or ({rounds}, m, {d})", got=str(np.shape(A))
             )
         if rhs.shape != rows.shape[:2]:
-            raise InvalidInput.argument("b", expected=f"shape {rows.shape[:2]}", got=f"shape {np.shape(b)}")
+            raise InvalidInput.argument("b", expected=f"shape {rows.shape[:2]}", got=f"shape {np.asarray(b).shape}")
     for name, value in (("costs", C), ("A", rows), ("b", rhs)):
         if not np.isfinite(value).all():
             raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
@@ -212,7 +212,8 @@ def play_linear(
     InvalidInput
         For a learner or domain outside the above, wrong shapes, NaN or infinity; nothing has been played then.
     """
-    if not isinstance(learner, PenaltyLearner) or not learner._compiled_loop or learner._set is None:
+    player: Any = learner
+    if not isinstance(player, PenaltyLearner) or not player._compiled_loop or player._set is None:
         raise InvalidInput.argument(
             "learner",
             expected="AnytimeCOCO or an adaptive-gradient baseline on a domain with a compiled projection",
@@ -239,15 +240,17 @@ def play_linear(
     X = np.empty((rounds if record == "all" else 0, C.shape[1]))
     cost, viol, cert = np.zeros(n), np.zeros((n, rhs.shape[1])), np.zeros(n)
     done, closed, status = 0, 0, "complete"
+    scratch = np.empty(C.shape[1]), np.empty(C.shape[1]), np.empty(rhs.shape[1])
     with Interruption() as asked:
         while done < rounds and not asked:
             to = min(done + _CHUNK, rounds)
             part = slice(done, to)
             stop = int(np.searchsorted(marks, to, side="right"))
+            compiled: Any = learner._set
             learner._k.play(
                 *learner._compiled_state(), learner._x, C[part], played[part], rows[part], grads[part], rhs[part],
-                *learner._set, done, marks[closed:], X[part] if record == "all" else X,
-                cost[closed:], viol[closed:], cert[closed:],
+                *compiled, done, marks[closed:], X[part] if record == "all" else X,
+                cost[closed:], viol[closed:], cert[closed:], *scratch,
             )  # fmt: skip
             done, closed = to, stop
     if done < rounds:

@@ -49,7 +49,7 @@ def summable_schedule(n: float, rows: float, eps: float) -> float:
     theory page.
     """
     k = 0.25 / (1.0 + 1.0 / eps)
-    return math.sqrt(k / (rows * n)) / (1.0 + math.log(n)) ** (0.5 * (1.0 + eps))
+    return math.sqrt(k / (rows * n)) / math.pow(1.0 + math.log(n), 0.5 * (1.0 + eps))
 
 
 def fixed_schedule(horizon: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import signal
@@ -16,9 +17,7 @@ from oco_anytime.state import from_json, to_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oco_anytime.learner import Learner
-
-_KEYS = {"cost_grad", "violation", "violation_grad", "comparator", "path_increment"}
+    from oco_anytime.interface import Learner
 
 
 def serve(learner: Learner, source: IO[str], sink: IO[str], state: Path | None, save_every: int) -> None:
@@ -43,6 +42,7 @@ def serve(learner: Learner, source: IO[str], sink: IO[str], state: Path | None, 
     """
     if state is not None and state.exists():
         learner.load_state_dict(from_json(state.read_text("utf-8")))
+    keys = set(inspect.signature(learner.update).parameters)
     terminated = _Termination()
     saved = learner.certificate().t
 
@@ -57,7 +57,7 @@ def serve(learner: Learner, source: IO[str], sink: IO[str], state: Path | None, 
             if not line.strip():
                 continue
             try:
-                learner.update(**_round(line))
+                learner.update(**_round(line, keys))
             except InvalidInput as err:
                 _say(sink, {"t": learner.certificate().t, "error": str(err)})
                 continue
@@ -79,14 +79,16 @@ def answer(learner: Learner) -> dict[str, Any]:
     return {"t": c.t, "x": x.tolist(), "ccv": c.ccv, "regret_upper": upper, "status": c.status}
 
 
-def _round(line: str) -> dict[str, Any]:
+def _round(line: str, accepted: set[str]) -> dict[str, Any]:
     try:
         given = json.loads(line)
     except ValueError as err:
         raise InvalidInput.argument("line", expected="a JSON object", got=str(err)) from None
-    if not isinstance(given, dict) or "cost_grad" not in given or not set(given) <= _KEYS:
+    if not isinstance(given, dict) or "cost_grad" not in given or not set(given) <= accepted:
         keys = sorted(given) if isinstance(given, dict) else type(given).__name__
-        raise InvalidInput.argument("line", expected='"cost_grad" and perhaps "violation", "violation_grad"', got=keys)
+        raise InvalidInput.argument(
+            "line", expected="cost_grad, perhaps " + ", ".join(sorted(accepted - {"cost_grad"})), got=keys
+        )
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""The paper's claims as code; what they run is in `claims_training.py` and `claims_theory.py`."""
+"""The paper's claims as code; what they run is in `claims_training.py`, `claims_theory.py` and `claims_wire.py`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lemmata_core import Claim, Context, Evidence, Scale, Series, Table, Verdict
 
 from optim_rmnp import claims_theory as theory
+from optim_rmnp import claims_wire as wire
 from optim_rmnp.claims_training import Best, Cell, best_of, loss_curves, loss_table, run_cells
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="optim-rmnp/sharding",
         statement="With whole rows on each process a step sends nothing; with cut rows a few bytes a row",
         source=f"{PAPER}, section 3, remark on locality",
-        run=theory.run_sharding,
-        accept=theory.accept_sharding,
+        run=wire.run_sharding,
+        accept=wire.accept_sharding,
     ),
 )

@@ -187,7 +187,7 @@ def train(
             if not as_json and done % every == 0:
                 task.note(f"step {done}")
 
-        every = max(1, positive_int(steps, "--steps") // 8)
+        every = max(1, positive_int(steps, "--steps") // 4)
         history = testbeds.train(problem, make, steps, seed, evaluate_every=every, after_step=show)
     if save is not None:
         with atomic_write(save, "wb") as file:

@@ -113,6 +113,9 @@ def _check_numbers(group: Mapping[str, Any]) -> None:
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise InvalidInput.argument("momentum_dtype", expected="None or a floating-point torch.dtype", got=dtype)
     if group["algorithm"] == "adamw":
+        if group["stochastic_rounding"]:
+            expected = "False in an 'adamw' group: torch's AdamW rounds to nearest"
+            raise InvalidInput.argument("stochastic_rounding", expected=expected, got=True)
         betas = group["betas"]
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise InvalidInput.argument("betas", expected="two numbers in [0, 1)", got=betas)

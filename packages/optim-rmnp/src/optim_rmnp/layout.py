@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lemmata_core import InvalidInput
@@ -59,8 +60,17 @@ def read_layout(shape: Sequence[int], group: Mapping[str, Any], name: str) -> La
     InvalidInput
         If the keys do not fit the shape.
     """
-    ndim, stacked, kind = len(shape), group.get("stacked", 1), group.get("kind")
-    input_dim = group.get("input_dim", -1)
+    keys = group.get("input_dim", -1), group.get("stacked", 1), group.get("kind")
+    try:
+        return _read(tuple(shape), *keys, name)
+    except TypeError:  # a key that cannot be hashed, and so is none of ours
+        return _read.__wrapped__(tuple(shape), *keys, name)
+
+
+@lru_cache(maxsize=4096)
+def _read(shape: tuple[int, ...], input_dim: Any, stacked: Any, kind: Any, name: str) -> Layout:
+    # Kept, since a step asks again for every tensor.
+    ndim = len(shape)
     if not isinstance(input_dim, int) or not -ndim <= input_dim < ndim:
         raise InvalidInput.argument(
             "input_dim", expected=f"an int from {-ndim} to {ndim - 1} for {name}", got=input_dim
@@ -101,6 +111,8 @@ def matrix_views(tensor: Tensor, layout: Layout) -> list[Tensor]:
     list of torch.Tensor
         One matrix, except for expert stacks stored transposed, which give one an expert.
     """
+    if tensor.ndim == 2:
+        return [tensor.t() if layout.transposed else tensor]
     first = layout.input_dims[0]
     if not layout.transposed:
         return [tensor.reshape(math.prod(tensor.shape[:first]), math.prod(tensor.shape[first:]))]

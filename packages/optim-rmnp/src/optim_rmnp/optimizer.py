@@ -16,6 +16,7 @@ from optim_rmnp.row_norm import update_scale
 from optim_rmnp.sharding import (
     CutMatrix,
     check_gradient,
+    is_dtensor,
     local,
     local_gradient,
     reduction_groups,
@@ -190,27 +191,24 @@ class RMNP(torch.optim.Optimizer):
             position += len(group["params"])
 
     def _step_group(self, group: dict[str, Any], position: int) -> None:
-        cut, whole = [], []
-        written_back = []
+        cut: list[CutMatrix] = []
+        whole: list[_Work] = []
+        written_back: list[tuple[Tensor, Tensor]] = []
+        rules: dict[Layout, Rule] = {}
         for offset, param in enumerate(group["params"]):
             if param.grad is None:
                 continue
             layout = read_layout(param.shape, group, "a parameter")
-            rule = _rule(group, layout)
-            momentum = local(self._momentum(param, group))
-            weight, grad = local(param), local_gradient(param, param.grad)
+            rule = rules.get(layout) or rules.setdefault(layout, _rule(group, layout))
+            tensors = [param, param.grad, self._momentum(param, group)]
+            groups: tuple[Any, ...] = ()
+            if is_dtensor(param):
+                tensors = [local(param), local_gradient(param, param.grad), local(tensors[2])]
+                groups = reduction_groups(param, layout.input_dims)
+            if param.ndim > 2:
+                _make_viewable(tensors, written_back)
             rounding = self._rounding(param, group, position + offset)
-            # Only 2-D tensors of any strides can be viewed as a matrix; others (channels_last) are worked on as a copy.
-            if weight.ndim > 2 and not weight.is_contiguous():
-                copy = weight.contiguous()
-                written_back.append((weight, copy))
-                weight = copy
-            if momentum.ndim > 2 and not momentum.is_contiguous():
-                copy = momentum.contiguous()
-                written_back.append((momentum, copy))
-                momentum = copy
-            groups = reduction_groups(param, layout.input_dims)
-            for w, g, m in zip(*(matrix_views(t, layout) for t in (weight, grad, momentum))):
+            for w, g, m in zip(*(matrix_views(t, layout) for t in tensors)):
                 if groups:
                     cut.append(CutMatrix(w, g, m, rule, groups, rounding))
                 elif w.numel():
@@ -336,6 +334,15 @@ def _check_gradients(group: dict[str, Any]) -> None:
 
 
 _Work = tuple[Tensor, Tensor, Tensor, Rule, "torch.Generator | None"]
+
+
+def _make_viewable(tensors: list[Tensor], written_back: list[tuple[Tensor, Tensor]]) -> None:
+    """Replace a weight or momentum that no matrix view covers (channels_last) by a copy to be written back."""
+    for i in (0, 2):
+        if not tensors[i].is_contiguous():
+            copy = tensors[i].contiguous()
+            written_back.append((tensors[i], copy))
+            tensors[i] = copy
 
 
 def _step_whole(work: list[_Work], fused: bool | None) -> None:

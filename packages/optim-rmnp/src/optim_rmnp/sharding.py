@@ -48,10 +48,11 @@ def check_gradient(param: Tensor, grad: Tensor, name: str) -> None:
     InvalidInput
         For a `Partial` gradient (not summed yet), or a DTensor against a plain tensor.
     """
-    if is_dtensor(param) != is_dtensor(grad):
+    sharded = is_dtensor(param)
+    if sharded != is_dtensor(grad):
         expected = "parameter and gradient both DTensor or both plain tensors"
         raise InvalidInput.argument(f"gradient of {name}", expected=expected, got=type(grad).__name__)
-    if is_dtensor(grad) and any(placement.is_partial() for placement in grad.placements):  # type: ignore[attr-defined]
+    if sharded and any(placement.is_partial() for placement in grad.placements):  # type: ignore[attr-defined]
         expected = "a gradient that is summed over the mesh (redistribute it)"
         raise InvalidInput.argument(f"gradient of {name}", expected=expected, got=f"placements {grad.placements}")  # type: ignore[attr-defined]
 

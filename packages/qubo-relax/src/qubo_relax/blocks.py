@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qubo_relax.qubo import Qubo, pair_matrix
+from qubo_relax.matrices import pair_matrix
+from qubo_relax.qubo import Qubo
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -125,8 +125,8 @@ class Rows:
     def violated(self, X: NDArray[Any]) -> NDArray[np.bool_]:
         """Which rows each of the points (B, n) violates: shape (B, rows)."""
         value = (self.matrix @ X.T.astype(np.float64)).T
-        return (value < self.low - self.tol) | (value > self.high + self.tol)
+        return np.asarray((value < self.low - self.tol) | (value > self.high + self.tol))
 
     def feasible(self, X: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of the points (B, n) satisfy every row."""
-        return ~self.violated(X).any(axis=1)
+        return np.asarray(~self.violated(X).any(axis=1))

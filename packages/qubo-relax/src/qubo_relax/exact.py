@@ -265,7 +265,7 @@ def solve_qubo(
     """The lowest vertex that satisfies the rows, by HiGHS on the linearised quadratic; None when not proved in time."""
     n = qubo.n
     S = sparse.triu(qubo.quadratic, 1).tocoo()
-    i, j, s = *S.coords, S.data
+    (i, j), s = S.coords, S.data
     k, one, N = np.arange(s.size), np.ones(s.size), n + s.size
     both = sparse.csr_array((np.r_[one, one, -one], (np.r_[k, k, k], np.r_[i, j, n + k])), shape=(s.size, N))
     under = [sparse.csr_array((np.r_[one, -one], (np.r_[k, k], np.r_[n + k, e])), shape=(s.size, N)) for e in (i, j)]

@@ -98,7 +98,8 @@ def _colouring(g: np.random.Generator) -> tuple[P.Problem, str]:
 
 def _qap(g: np.random.Generator) -> tuple[P.Problem, str]:
     n, low = int(g.integers(1, 4)), int(g.choice([0, -2]))
-    return P.QAP(*g.integers(low, 4, (2, n, n)), g.integers(-2, 3, (n, n))), "permutation"
+    flow, distance = g.integers(low, 4, (2, n, n))
+    return P.QAP(flow, distance, g.integers(-2, 3, (n, n))), "permutation"
 
 
 def _assignment(g: np.random.Generator) -> tuple[P.Problem, str]:

@@ -82,7 +82,7 @@ def write(qubo: Qubo, path: str | Path) -> None:
             i, j = Q.coords
             np.savez_compressed(file, n=qubo.n, i=i, j=j, v=Q.data, offset=qubo.offset)
         return
-    i, j, v = *Q.coords, Q.data
+    (i, j), v = Q.coords, Q.data
     if p.suffix == ".qubo":
         own = i == j
         lines = [f"c offset {qubo.offset!r}", f"p qubo 0 {qubo.n} {int(own.sum())} {int((~own).sum())}"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from scipy import sparse
+
+from qubo_relax.matrices import canonical, indices, number, pair_matrix, square_matrix, symmetric_matrix, vector
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +23,6 @@ ENUMERATION_LIMIT = 22
 """Largest number of variables whose vertices are enumerated unless the caller asks for more."""
 
 _CHUNK_BITS = 16
-_COMPILED_FROM = 1_000_000  # pairs from which a compiled build repays its loading time
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -81,9 +82,9 @@ class Qubo:
         concavity: float = 0.0,
         labels: Sequence[Hashable] | None = None,
     ) -> None:
-        c = _vector(linear, "linear")
-        S = _symmetric(quadratic, c.size)
-        self._fill(c, S, _number(offset, "offset"), concavity, labels, None, ())
+        c = vector(linear, "linear")
+        S = symmetric_matrix(quadratic, c.size)
+        self._fill(c, S, number(offset, "offset"), concavity, labels, None, ())
 
     def _fill(  # every constructor ends here, so that there is one place that freezes arrays
         self,
@@ -95,7 +96,7 @@ class Qubo:
         diagonal: NDArray[np.float64] | None,
         blocks: tuple[Block, ...],
     ) -> None:
-        eps = _number(concavity, "concavity")
+        eps = number(concavity, "concavity")
         if eps < 0:
             raise InvalidInput.argument("concavity", expected="a number >= 0", got=concavity)
         names: Sequence[Hashable] = range(linear.size) if labels is None else tuple(labels)
@@ -163,15 +164,15 @@ class Qubo:
         -------
         Qubo
         """
-        M = _square(Q, "Q")
+        M = square_matrix(Q, "Q")
         n = M.shape[0]
-        c = np.zeros(n) if linear is None else _vector(linear, "linear", n)
+        c = np.zeros(n) if linear is None else vector(linear, "linear", n)
         d = np.asarray(M.diagonal(), dtype=np.float64)
         S = M + M.T
-        S = _canonical(S - sparse.diags_array(2 * d) if d.any() else S)
+        S = canonical(S - sparse.diags_array(2 * d) if d.any() else S)
         if fold:
-            return cls._trusted(c + d, S, _number(offset, "offset"), concavity=concavity, labels=labels)
-        return cls._trusted(c, S, _number(offset, "offset"), concavity=concavity, labels=labels, diagonal=d)
+            return cls._trusted(c + d, S, number(offset, "offset"), concavity=concavity, labels=labels)
+        return cls._trusted(c, S, number(offset, "offset"), concavity=concavity, labels=labels, diagonal=d)
 
     @classmethod
     def from_coo(
@@ -201,14 +202,13 @@ class Qubo:
         -------
         Qubo
         """
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise InvalidInput.argument("n", expected="a whole number >= 0", got=n)
-        rows, cols = _indices(i, n, "i"), _indices(j, n, "j")
-        vals = _vector(v, "v", copy=False)
+        n = check.positive_int(n, "n", minimum=0)
+        rows, cols = indices(i, n, "i"), indices(j, n, "j")
+        vals = vector(v, "v", copy=False)
         if not rows.size == cols.size == vals.size:
             raise InvalidInput.argument("v", expected="as many values as pairs", got=f"{vals.size} for {rows.size}")
-        c = np.zeros(n) if linear is None else _vector(linear, "linear", n)
-        return cls._trusted(*pair_matrix(int(n), rows, cols, vals, c), _number(offset, "offset"), concavity=concavity)
+        c = np.zeros(n) if linear is None else vector(linear, "linear", n)
+        return cls._trusted(*pair_matrix(n, rows, cols, vals, c), number(offset, "offset"), concavity=concavity)
 
     @classmethod
     def from_bqm(cls, bqm: Any, *, concavity: float = 0.0) -> Qubo:
@@ -342,21 +342,6 @@ class Qubo:
         return np.atleast_2d(P)
 
 
-def pair_matrix(
-    n: int, rows: NDArray[Any], cols: NDArray[Any], vals: NDArray[np.float64], linear: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], sparse.csr_array]:
-    """The linear term with the ``i == i`` values added in place, and the symmetric matrix of the other pairs."""
-    if rows.size > _COMPILED_FROM:
-        from qubo_relax.assemble import symmetric_csr
-
-        return linear, symmetric_csr(n, rows, cols, vals, linear)
-    own = rows == cols
-    np.add.at(linear, rows[own], vals[own])
-    r, c, v = rows[~own], cols[~own], vals[~own]
-    M = sparse.coo_array((np.r_[v, v], (np.r_[r, c], np.r_[c, r])), shape=(n, n))
-    return linear, _canonical(M)
-
-
 def vertices(n: int, bits: int = _CHUNK_BITS) -> Any:
     """Yield all binary points of length `n` in chunks of ``2^bits`` rows (int8), in lexicographic order."""
     chunk = min(n, bits)
@@ -394,82 +379,3 @@ def scale_of(qubo: Qubo) -> float:
     rows = np.asarray(abs(qubo.quadratic).sum(axis=1)).ravel()
     kept = 0.0 if qubo.diagonal is None else np.abs(qubo.diagonal)
     return float(np.max(np.abs(qubo.linear) + rows + kept))
-
-
-def _number(x: Any, name: str) -> float:
-    try:
-        value = float(x)
-    except (TypeError, ValueError):
-        value = np.nan
-    if not np.isfinite(value):
-        raise InvalidInput.argument(name, expected="a finite number", got=x)
-    return value
-
-
-def _vector(x: Any, name: str, size: int | None = None, *, copy: bool = True) -> NDArray[np.float64]:
-    try:
-        v = np.array(x, dtype=np.float64) if copy else np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput.argument(name, expected="a 1-D array of finite numbers", got=x) from None
-    if v.ndim != 1 or (size is not None and v.size != size):
-        want = "a 1-D array of finite numbers" if size is None else f"{size} finite numbers"
-        raise InvalidInput.argument(name, expected=want, got=f"shape {v.shape}")
-    if not np.isfinite(v).all():
-        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
-    return v
-
-
-def _indices(x: Any, n: int, name: str) -> NDArray[Any]:
-    a = np.asarray(x)
-    if a.ndim != 1 or (a.size and a.dtype.kind not in "iu"):
-        raise InvalidInput.argument(name, expected="a 1-D array of whole numbers", got=f"{a.dtype}, shape {a.shape}")
-    if a.size and (a.min() < 0 or a.max() >= n):
-        raise InvalidInput.argument(name, expected=f"indices in 0..{n - 1}", got=f"{a.min()}..{a.max()}")
-    return a.astype(np.int32, copy=False) if n < 2**31 else a.astype(np.int64, copy=False)
-
-
-def _square(Q: Any, name: str) -> sparse.csr_array:
-    if hasattr(Q, "detach"):
-        Q = Q.detach().cpu().numpy() if not getattr(Q, "is_sparse", False) else Q.detach().cpu().to_dense().numpy()
-    try:
-        M = sparse.csr_array(Q, dtype=np.float64) if sparse.issparse(Q) else np.asarray(Q, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput.argument(name, expected="a square matrix of finite numbers", got=Q) from None
-    if M.ndim != 2 or M.shape[0] != M.shape[1]:
-        raise InvalidInput.argument(name, expected="a square matrix", got=f"shape {M.shape}")
-    if not np.isfinite(M.data if sparse.issparse(M) else M).all():
-        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
-    return sparse.csr_array(M)
-
-
-def _canonical(M: Any) -> sparse.csr_array:
-    S = sparse.csr_array(M, dtype=np.float64)
-    S.sum_duplicates()
-    S.eliminate_zeros()
-    S.sort_indices()
-    return S
-
-
-def _symmetric(quadratic: Any, n: int) -> sparse.csr_array:
-    if isinstance(quadratic, Mapping):
-        keys = np.array(list(quadratic), dtype=np.int64).reshape(-1, 2)
-        vals = _vector(list(quadratic.values()), "quadratic")
-        _indices(keys.ravel(), n, "quadratic")
-        M = sparse.csr_array(sparse.coo_array((vals, (keys[:, 0], keys[:, 1])), shape=(n, n)))
-        M = M + M.T
-        if (keys[:, 0] == keys[:, 1]).any():
-            raise InvalidInput.argument("quadratic", expected="a zero diagonal", got="a key (i, i); use from_matrix")
-        return _canonical(M)
-    M = _canonical(_square(quadratic, "quadratic"))
-    if M.shape[0] != n:
-        raise InvalidInput.argument("quadratic", expected=f"shape ({n}, {n})", got=f"shape {M.shape}")
-    if M.diagonal().any():
-        raise InvalidInput.argument("quadratic", expected="a zero diagonal (use Qubo.from_matrix)", got="a diagonal")
-    if sparse.triu(M, 1).nnz == 0 or sparse.tril(M, -1).nnz == 0:
-        return _canonical(M + M.T)
-    gap = abs(M - M.T)
-    if gap.nnz and gap.max() > 1e-12 * abs(M).max():
-        raise InvalidInput.argument(
-            "quadratic", expected="a symmetric or strictly triangular matrix (use Qubo.from_matrix)", got="neither"
-        )
-    return M

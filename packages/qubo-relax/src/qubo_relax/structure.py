@@ -46,7 +46,7 @@ class _View:
         return np.asarray(self.S[i, j]).ravel() if len(i) else np.zeros(0)
 
     def sum(self, i: Ints, v: Floats) -> Floats:
-        return np.bincount(i, v, minlength=self.n)
+        return np.asarray(np.bincount(i, v, minlength=self.n), dtype=np.float64)
 
 
 def structural_margin(qubo: Qubo) -> tuple[float, list[str]]:
@@ -171,7 +171,8 @@ def _sum_of_group_maxima(owner: Ints, group: Ints, value: Floats, n: int) -> tup
     if not owner.size:
         return np.zeros(n), np.zeros(n, dtype=np.int64)
     _, best_owner, best = _maxima(owner, group, value)
-    return np.bincount(best_owner, best, minlength=n), np.bincount(best_owner, minlength=n)
+    total: Floats = np.bincount(best_owner, best, minlength=n).astype(np.float64)
+    return total, np.bincount(best_owner, minlength=n)
 
 
 def _maxima(owner: Ints, group: Ints, value: Floats) -> tuple[Ints, Ints, Floats]:
@@ -201,7 +202,8 @@ def _groups(q: _View, block: bl.Groups) -> float:
     inside = group[row] >= 0
     key = group[row[inside]] * q.n + col[inside]
     keys, index = np.unique(key, return_inverse=True)
-    total = np.bincount(index, val[inside], minlength=keys.size) if keys.size else np.zeros(0)
+    total = np.zeros(keys.size)
+    np.add.at(total, index, val[inside])
     cost, _ = _sum_of_group_maxima(keys // max(q.n, 1), of[keys % max(q.n, 1)], total, count)
     members = group >= 0
     size = np.bincount(group[members], minlength=count)
@@ -231,22 +233,24 @@ def _permutation(q: _View, block: bl.Permutation) -> float:
         return -np.inf
     apart = (r[q.row] != r[q.col]) & (c[q.row] != c[q.col]) & (q.val > 0)
     u, k, v = q.row[apart], q.col[apart], q.val[apart]
-    by_row, rows_used = _sum_of_group_maxima(u, r[k], v, q.n)
-    by_col, cols_used = _sum_of_group_maxima(u, c[k], v, q.n)
-    # Rooks stand in different rows AND columns, so at most `rows_used` of the column maxima can be met together.
-    worst = np.minimum(np.minimum(by_row, by_col), np.minimum(_top(u, c[k], v, rows_used), _top(u, r[k], v, cols_used)))
+    by_row, by_col = _line_maxima(u, r[k], v, q.n, rows), _line_maxima(u, c[k], v, q.n, cols)
+    # Rooks stand in different rows AND columns, so no more column maxima can be met together than rows are touched.
+    worst = np.minimum(_largest(by_col, (by_row > 0).sum(axis=1)), _largest(by_row, (by_col > 0).sum(axis=1)))
     return min(slack, float(np.min(-(q.c + worst)[block.index])))
 
 
-def _top(owner: Ints, group: Ints, value: Floats, count: Ints) -> Floats:
-    """For each owner the sum of its `count` largest group maxima."""
-    if not owner.size:
-        return np.zeros(count.size)
-    _, o, v = _maxima(owner, group, value)
-    start = np.r_[True, np.diff(o) != 0]
-    rank = np.arange(o.size) - np.maximum.accumulate(np.where(start, np.arange(o.size), 0))
-    keep = rank < count[o]
-    return np.bincount(o[keep], v[keep], minlength=count.size)
+def _line_maxima(owner: Ints, line: Ints, value: Floats, n: int, lines: int) -> Floats:
+    """For each owner and line the largest value, 0 where there is none: shape (n, lines)."""
+    out = np.zeros(n * lines)
+    np.maximum.at(out, owner * lines + line, value)
+    return out.reshape(n, lines)
+
+
+def _largest(maxima: Floats, count: Ints) -> Floats:
+    """For each row the sum of its `count` largest entries."""
+    falling = -np.sort(-maxima, axis=1)
+    total = np.concatenate([np.zeros((len(maxima), 1)), np.cumsum(falling, axis=1)], axis=1)
+    return np.asarray(total[np.arange(len(maxima)), np.minimum(count, maxima.shape[1])])
 
 
 def _cardinality(q: _View, block: bl.Cardinality) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -139,12 +139,13 @@ def _verify(
             "concavity 0: the verdict is about vertices; a concavity below the margin also excludes fractions"
         )
     answer = Certificate("unknown", method, np.nan)
-    for name, step in (
+    steps: tuple[tuple[str, Callable[[], Certificate | None]], ...] = (
         ("structural", lambda: _structural(qubo, constraints, own)),
         ("enumerate", lambda: _enumerate(qubo, rows, constraints, forced=method == "enumerate")),
         ("milp", lambda: _milp(qubo, constraints, time_limit, executor)),
         ("search", lambda: _search(qubo, rows, constraints, time_limit, rng)),
-    ):
+    )
+    for name, step in steps:
         if method not in ("auto", name):
             continue
         found = step()
@@ -162,6 +163,8 @@ def _with(c: Certificate, **changes: Any) -> Certificate:
 
 
 def _structural(qubo: Qubo, constraints: list[LinearConstraint], own: bool) -> Certificate | None:
+    if not constraints:
+        return Certificate("certified", "structural", np.inf, reasons=["no constraints: every vertex is feasible"])
     margin, reasons = structural_margin(qubo)
     if not np.isfinite(margin) and margin < 0 and not qubo.blocks:
         return Certificate("unknown", "structural", np.nan, reasons=reasons)

@@ -84,8 +84,9 @@ def exact_counterexample(
 ) -> bool:
     """Whether `v` violates the row and is a local minimizer, in rational arithmetic on the stored numbers."""
     total = sum((Fraction(float(a)) for i, a in zip(index, coefficient) if v[i]), Fraction(0))
-    # The bound was moved by one unit of the row; half of it absorbs the rounding of decimal data.
-    if total < Fraction(float(bound)) - Fraction(1, 10**9) * max(1, abs(Fraction(float(bound)))):
+    # A billionth absorbs the rounding of decimal data; the bound itself lies a whole unit beyond the row's.
+    limit = Fraction(float(bound))
+    if total < limit - Fraction(1, 10**9) * (1 + abs(limit)):
         return False
     eps = Fraction(qubo.concavity)
     tie = Fraction(0) if qubo.concavity else Fraction(scale_of(qubo)) * Fraction(1, 10**12)
@@ -109,7 +110,7 @@ def milp_check(
     deadline = time.monotonic() + time_limit
     status, solved = "certified", 0
     if executor is not None:
-        futures = [executor.submit(find_violation, qubo, row.index, *way, time_limit) for row, way in jobs]
+        futures = [executor.submit(find_violation, qubo, row.index, a, b, time_limit) for row, (a, b) in jobs]
         for (row, _), future in zip(jobs, futures):
             answer, point = future.result()
             solved += 1

@@ -4,13 +4,14 @@ The problem (`fair_embedding`, `FairSpectralClustering`): the spectral embedding
 constraints; the report (`fairness_report`, `fairness_path`); exact proportions at the label level (`fair_assign`).
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from riemann_fair.assign import AssignmentResult, fair_assign
 from riemann_fair.constraints import ConstraintInfo, constraint_matrix
 from riemann_fair.datasets import GraphDataset, SBMResult, load_graph, modified_sbm
 from riemann_fair.embedding import fair_embedding
-from riemann_fair.estimator import FairSpectralClustering, adjacency_from_edges
+from riemann_fair.laplacian import adjacency_from_edges
 from riemann_fair.metrics import average_balance, balance, clustering_error, normalized_cut, proportion_gap
 from riemann_fair.path import PathResult, fairness_path
 from riemann_fair.radmm import RADMMParams
@@ -19,7 +20,15 @@ from riemann_fair.report import FairnessReport, fairness_report
 from riemann_fair.result import EmbeddingResult
 
 if TYPE_CHECKING:
+    from riemann_fair.estimator import FairSpectralClustering
     from riemann_fair.manifolds import FairGrassmann, FairStiefel
+
+# scikit-learn (which loads pandas where it is installed) and pymanopt are loaded for those who ask for what needs them.
+_LATER = {
+    "FairSpectralClustering": "riemann_fair.estimator",
+    "FairStiefel": "riemann_fair.manifolds",
+    "FairGrassmann": "riemann_fair.manifolds",
+}
 
 __all__ = [
     "AssignmentResult",
@@ -51,9 +60,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The manifolds are subclasses of pymanopt's, which is loaded only for those who ask for them.
-    if name in ("FairStiefel", "FairGrassmann"):
-        from riemann_fair import manifolds
-
-        return getattr(manifolds, name)
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from riemann_fair.groups import read_groups
-from riemann_fair.laplacian import Operator, check_affinity, degrees
+from riemann_fair.laplacian import Operator, read_affinity
 
 
 def _centred_indicators(groups: Any, n: int) -> np.ndarray:
@@ -38,8 +38,8 @@ def plain_spectral(affinity: Any, k: int) -> np.ndarray:
     -------
     ndarray of float64, shape (n, k)
     """
-    W = check_affinity(affinity)
-    s = 1 / np.sqrt(degrees(W))
+    checked = read_affinity(affinity)
+    W, s = checked.W, 1 / np.sqrt(checked.d)
     A = s[:, None] * (W.toarray() if sp.issparse(W) else W) * s
     return np.asarray(scipy.linalg.eigh(np.eye(s.size) - A, subset_by_index=(0, k - 1))[1])
 
@@ -60,8 +60,8 @@ def fairsc(affinity: Any, groups: Any, k: int) -> np.ndarray:
     -------
     ndarray of float64, shape (n, k)
     """
-    W = check_affinity(affinity)
-    d = degrees(W)
+    checked = read_affinity(affinity)
+    W, d = checked.W, checked.d
     dense = W.toarray() if sp.issparse(W) else W
     Z = scipy.linalg.null_space(_centred_indicators(groups, d.size).T)
     root = scipy.linalg.sqrtm(Z.T @ (d[:, None] * Z)).real
@@ -93,8 +93,8 @@ def sfairsc(
     -------
     ndarray of float64, shape (n, k)
     """
-    W = check_affinity(affinity)
-    d = degrees(W)
+    checked = read_affinity(affinity)
+    W, d = checked.W, checked.d
     s = 1 / np.sqrt(d)
     n = d.size
     L = sp.eye_array(n, format="csr") - sp.csr_array(sp.csr_array(W).multiply(s[:, None]).multiply(s[None, :]))

@@ -10,7 +10,7 @@ from lemmata_core import Context, Evidence, Scale, Series, Table, Verdict
 from riemann_fair.claims_common import draw_seeds, labels_of, quiet, run_all
 from riemann_fair.datasets import load_graph, modified_sbm
 from riemann_fair.embedding import fair_embedding
-from riemann_fair.laplacian import check_affinity
+from riemann_fair.laplacian import read_affinity
 from riemann_fair.metrics import average_balance, clustering_error, normalized_cut
 from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams
@@ -33,7 +33,7 @@ def synthetic_task(n: int, h: int, k: int, seed: int) -> dict[str, float]:
 def quality_synthetic(ctx: Context) -> Evidence:
     """Run the block model."""
     n, seeds, cases = {
-        Scale.SMOKE: (1000, 2, ((7, 4), (2, 4))),
+        Scale.SMOKE: (1000, 1, ((7, 4),)),
         Scale.LAPTOP: (10_000, 5, ((7, 4), (10, 7), (2, 4))),
         Scale.FULL: (50_000, 10, (*((h, k) for h in (7, 8, 9, 10) for k in (4, 5, 6, 7)), (2, 4))),
     }[ctx.scale]
@@ -78,7 +78,7 @@ def needed_task(n: int, seed: int) -> dict[str, float]:
 
 def fairness_needed(ctx: Context) -> Evidence:
     """Run the group-dominant model."""
-    n, seeds = {Scale.SMOKE: (2000, 2), Scale.LAPTOP: (2000, 10), Scale.FULL: (10_000, 10)}[ctx.scale]
+    n, seeds = {Scale.SMOKE: (2000, 1), Scale.LAPTOP: (2000, 10), Scale.FULL: (10_000, 10)}[ctx.scale]
     found = run_all(ctx, needed_task, [(n, s) for s in draw_seeds(ctx, seeds)], "groups stronger than clusters")
     values = {
         "plain error": float(min(f["plain error"] for f in found)),
@@ -179,7 +179,7 @@ def published_task(n: int, h: int, k: int, seed: int, constants: str) -> dict[st
 def admm_jobs(ctx: Context) -> list[tuple[int, int, int, int, str]]:
     """The runs that "feasible" and "optimum" share."""
     n, seeds, cases = {
-        Scale.SMOKE: (600, 1, ((5, 4), (2, 4))),
+        Scale.SMOKE: (400, 1, ((2, 4),)),
         Scale.LAPTOP: (2000, 3, ((5, 4), (2, 4))),
         Scale.FULL: (10_000, 10, ((7, 4), (5, 4), (2, 4))),
     }[ctx.scale]
@@ -261,7 +261,7 @@ def relaxed_task(n: int, share: float, seed: int) -> dict[str, Any]:
     """One level of relaxed fairness with its dual bound."""
     graph = modified_sbm(n, 2, 4, rng=seed)
     plain_ = fair_embedding(graph.affinity, None, 4, tol=1e-6, rng=seed)
-    problem = prepare(check_affinity(graph.affinity), graph.groups, 4, "count", 0.0)
+    problem = prepare(read_affinity(graph.affinity), graph.groups, 4, "count", 0.0)
     top = problem.op.space.violation(plain_.embedding)
     delta = share * top
     found = quiet(lambda: fair_embedding(graph.affinity, graph.groups, 4, tolerance=delta, rng=seed))
@@ -278,7 +278,7 @@ def relaxed_task(n: int, share: float, seed: int) -> dict[str, Any]:
 
 def relaxed(ctx: Context) -> Evidence:
     """Run five levels."""
-    n = {Scale.SMOKE: 600, Scale.LAPTOP: 2000, Scale.FULL: 10_000}[ctx.scale]
+    n = {Scale.SMOKE: 400, Scale.LAPTOP: 2000, Scale.FULL: 10_000}[ctx.scale]
     shares = (0.1, 0.3, 0.5, 0.7, 0.9)
     seed = draw_seeds(ctx, 1)[0]
     found = run_all(ctx, relaxed_task, [(n, s, seed) for s in shares], "relaxed fairness")

@@ -12,8 +12,8 @@ from lemmata_core.cli import JsonOption, app, emit
 from lemmata_core.files import atomic_write
 
 from riemann_fair.datasets import modified_sbm
-from riemann_fair.estimator import FairSpectralClustering, adjacency_from_edges
 from riemann_fair.files import read_edges, read_features, read_group_table, read_labels, write_table
+from riemann_fair.laplacian import adjacency_from_edges
 from riemann_fair.path import COLUMNS, fairness_path
 from riemann_fair.report import FairnessReport, fairness_report
 
@@ -88,6 +88,8 @@ def cluster(
     as_json: JsonOption = False,
 ) -> None:
     """Cluster a graph or a table of features, and report on fairness."""
+    from riemann_fair.estimator import FairSpectralClustering
+
     model = FairSpectralClustering(
         clusters,
         affinity="nearest_neighbors" if features else "precomputed",

@@ -12,11 +12,12 @@ import scipy.sparse as sp
 from lemmata_core import InvalidInput, check
 from lemmata_core.rng import generator
 
-from riemann_fair.laplacian import Operator, check_affinity
+from riemann_fair.laplacian import Operator, read_affinity
 from riemann_fair.problem import Problem, prepare
 from riemann_fair.radmm import Callback, RADMMParams, RADMMState, pull_inside, radmm
 from riemann_fair.rcg import RCGParams, rcg
 from riemann_fair.result import EmbeddingResult
+from riemann_fair.retraction import orthonormalise
 from riemann_fair.spectral import Ritz, dense, lanczos, shift_invert
 from riemann_fair.threads import one_blas_thread
 
@@ -103,8 +104,8 @@ def fair_embedding(
         The tolerance was not reached; `status` and `residuals` say how far it got.
     """
     began = time.perf_counter()
-    W = check_affinity(affinity)
-    problem = prepare(W, groups, n_components, constraint, regularization)
+    with one_blas_thread():
+        problem = prepare(read_affinity(affinity), groups, n_components, constraint, regularization)
     _check_options(solver, tolerance, tol, max_iter, dtype, params, x0, (problem.n, n_components))
     if tolerance > 0 and solver not in ("auto", "radmm"):
         raise InvalidInput.argument("solver", expected='"auto" or "radmm" with tolerance > 0', got=solver)
@@ -205,7 +206,9 @@ def _solve(
     start: np.ndarray | None,
     dtype: Any,
 ) -> Ritz:
-    if solver == "dense" or (solver in ("lanczos", "shift-invert") and m >= op.n - 1):
+    dimension = op.n - op.space.rank - (op.trivial is not None)
+    # ARPACK wants fewer vectors than rows, pymanopt a manifold of more than one point.
+    if solver == "dense" or (solver in ("lanczos", "shift-invert", "pymanopt") and m >= min(dimension, op.n - 1)):
         return dense(op, m)
     if solver == "lanczos":
         return lanczos(op, m, tol, max_iter, rng, start)
@@ -235,7 +238,10 @@ def rayleigh_ritz(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
     """The m best feasible Ritz vectors in the span of X, ``A X``, Ritz values, true residuals, products made."""
     clean = op.project(op.project(X))
-    Q, R = np.linalg.qr(clean)
+    try:
+        Q, R = orthonormalise(clean)
+    except np.linalg.LinAlgError:
+        Q, R = np.linalg.qr(clean)
     if AX is None or np.linalg.norm(clean - X) > 1e-8 or np.linalg.cond(R) > 1e3:
         AQ, extra = op.apply(Q), X.shape[1]
     else:

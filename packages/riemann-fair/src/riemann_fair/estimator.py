@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from riemann_fair.assign import cluster_qr, fair_labels, kmeans_labels
 from riemann_fair.embedding import fair_embedding
 from riemann_fair.groups import Groups, read_groups
-from riemann_fair.laplacian import check_affinity, degrees
+from riemann_fair.laplacian import adjacency_from_edges, read_affinity
 from riemann_fair.report import FairnessReport, fairness_report
 from riemann_fair.result import EmbeddingResult
 
@@ -163,8 +163,8 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        W = check_affinity(self._graph(X), directed=self.directed, name="X")
-        n = W.shape[0]
+        affinity = read_affinity(self._graph(X), directed=self.directed, name="X")
+        n = affinity.d.size
         table = None
         if sensitive_features is not None:
             table = read_groups(
@@ -177,11 +177,11 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
             )
         random = check_random_state(self.random_state)
         seed = int(random.randint(2**31 - 1))
-        lonely = degrees(W) == 0
+        lonely = affinity.d == 0
         if lonely.any() and self.isolated == "error":
             raise InvalidInput.argument("X", expected="no isolated nodes", got=f"{int(lonely.sum())} of them")
         result = fair_embedding(
-            W,
+            affinity,
             table,
             self.n_clusters,
             solver=self.solver,
@@ -195,13 +195,13 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
             rng=np.random.default_rng(seed),
         )
         labels = self._label(result, table, ~lonely, seed)
-        report = None if table is None else fairness_report(W, labels, table)
+        report = None if table is None else fairness_report(affinity, labels, table)
         if self.verbose:
             print(f"{result.solver}: {result.status}, {result.n_products:g} products, {result.wall_time:.2f} s")  # noqa: T201
         self.labels_ = labels
         self.embedding_ = result.embedding
         self.eigenvalues_ = result.eigenvalues
-        self.affinity_matrix_ = W
+        self.affinity_matrix_ = affinity.W
         self.group_names_: tuple[str, ...] = () if table is None else table.names
         self.report_: FairnessReport | None = report
         self.result_: EmbeddingResult = result
@@ -355,36 +355,3 @@ def _warn_of_small_groups(table: Groups, k: int) -> None:
                 "they cannot be in every cluster, and a balance of 0 is arithmetic",
                 stacklevel=4,
             )
-
-
-def adjacency_from_edges(edges: Any, weights: Any = None, n_nodes: int | None = None) -> Any:
-    """A symmetric CSR adjacency matrix from an edge list; a self-loop counts once.
-
-    Parameters
-    ----------
-    edges : array-like of int, shape (m, 2)
-    weights : array-like of float, shape (m,), optional
-    n_nodes : int, optional
-
-    Returns
-    -------
-    csr_array of float64, shape (n, n)
-
-    Raises
-    ------
-    InvalidInput
-        Negative ids, ids beyond `n_nodes`, weights of another length.
-    """
-    pairs = check.array(edges, "edges", ndim=2, dtype=np.int64, shape=(None, 2))
-    if pairs.shape[0] == 0 or pairs.min() < 0:
-        raise InvalidInput.argument("edges", expected="at least one edge of ids >= 0", got=f"{pairs.shape[0]} edges")
-    n = int(pairs.max()) + 1 if n_nodes is None else check.positive_int(n_nodes, "n_nodes")
-    if pairs.max() >= n:
-        raise InvalidInput.argument("edges", expected=f"ids below n_nodes = {n}", got=f"{int(pairs.max())}")
-    w = np.ones(pairs.shape[0]) if weights is None else check.array(weights, "weights", ndim=1, shape=(pairs.shape[0],))
-    i, j = pairs[:, 0], pairs[:, 1]
-    loop = i == j
-    rows, cols = np.concatenate([i, j[~loop]]), np.concatenate([j, i[~loop]])
-    made = sp.coo_array((np.concatenate([w, w[~loop]]), (rows, cols)), shape=(n, n)).tocsr()
-    made.sum_duplicates()
-    return made

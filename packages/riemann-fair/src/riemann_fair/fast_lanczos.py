@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import eigh, eigh_tridiagonal
 
 from riemann_fair.laplacian import Operator
@@ -26,16 +27,18 @@ LEAST_STEPS = 20
 TWO_CHECKS_BELOW = 60
 # The second look ends when its largest Ritz value is settled below the last wanted one, or after this share of steps.
 LOOK_SHARE = 0.25
-LOOK_LEAST = 8
+LOOK_LEAST = 5
 MISSED_BY = 1e-6
+# Nodes are sorted by degree where rows are short and too many for the branch predictor to learn: 0.78 instead of
+# 1.75 ns an entry on Deezer (28,281 nodes, degree 6.6), nothing to gain on LastFM (7,624 nodes).
+SORT_ABOVE = 10_000
+SORT_UP_TO_DEGREE = 20
 
 
 class _Run:
     """The state of one Lanczos process, restarted thickly when the history is full."""
 
     def __init__(self, op: Operator, full: bool, capacity: int, found: np.ndarray | None = None) -> None:
-        from scipy import sparse
-
         self.op = op
         self.full = full
         self.capacity = int(capacity)
@@ -196,6 +199,10 @@ def fast_lanczos(
     -------
     Ritz
     """
+    order = None
+    if sparse.issparse(op.W) and op.n > SORT_ABOVE and op.W.nnz <= SORT_UP_TO_DEGREE * op.n:
+        op, order = _by_degree(op)
+        x0 = None if x0 is None else x0[order]
     dimension = op.n - op.space.rank - (op.trivial is not None)
     full = tol < FULL_BELOW or dimension <= 4 * LEAST_STEPS
     limit = max_iter if max_iter is not None else max(1000, 40 * op.n)
@@ -220,7 +227,21 @@ def fast_lanczos(
             continue
         products += look.products
         break
+    if order is not None:
+        back = np.empty_like(X)
+        back[:, order] = X
+        X = back
     return Ritz(X.T, None, status, products, products, history)
+
+
+def _by_degree(op: Operator) -> tuple[Operator, np.ndarray]:
+    """The operator with its nodes sorted by degree, and the order."""
+    from riemann_fair.products import sort_rows_by_length
+
+    order, starts, columns, values = sort_rows_by_length(op.W.indptr, op.W.indices, op.W.data, op.uniform == 0)
+    W = sparse.csr_array((values, columns, starts), shape=op.W.shape)
+    trivial = None if op.trivial is None else op.trivial[order]
+    return Operator(W, op.d[order], op.tau, op.space.permuted(order), trivial, op.uniform), order
 
 
 def _converge(
@@ -234,9 +255,10 @@ def _converge(
 ) -> tuple[str, np.ndarray, np.ndarray]:
     """Advance until the m largest Ritz pairs are below `tol`; status, Ritz values and coordinates."""
     passed, target = 0, max(LEAST_STEPS, 2 * m, run.steps)
+    before = (0, 1.0)
     # A pair far from the rest can converge to the last digit, and return as a ghost, before the first check.
     while run.steps < target and run.products < limit and not run.exhausted and not run.full:
-        run.advance(min(run.steps + 2, target, run.steps + limit - run.products))
+        run.advance(min(run.steps + 3, target, run.steps + limit - run.products))
         run.lock(*run.ritz(min(m, run.steps)))
     while True:
         run.advance(min(target, run.steps + max(limit - run.products, 0)))
@@ -257,7 +279,15 @@ def _converge(
         run.lock(theta, S, estimates)
         if run.steps >= run.capacity:
             run.restart(m + 5)
-        target = run.steps + max(2, run.steps // 12)
+        target = run.steps + _stride(run.steps, worst, before, tol)
+        before = (run.steps, worst)
+
+
+def _stride(steps: int, worst: float, before: tuple[int, float], tol: float) -> int:
+    """Steps to the next check: most of the way to where the last rate of decay would reach `tol`, within bounds."""
+    least, most = max(2, steps // 16), max(4, steps // 4)
+    decay = np.log(before[1] / worst) / max(steps - before[0], 1) if 0 < worst < before[1] else 0.0
+    return most if decay <= 0 else int(np.clip(0.7 * np.log(worst / tol) / decay, least, most))
 
 
 def _look(run: _Run, bar: float, tol: float, most: int, dimension: int, rng: np.random.Generator) -> int:

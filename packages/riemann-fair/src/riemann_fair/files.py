@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,9 @@ def _text(path: str | Path) -> str:
 
 
 def _delimiter(line: str) -> str | None:
-    """The separator of a table; None: white space."""
-    return next((d for d in (",", "\t", ";") if d in line), None)
+    """The separator of a table, quoted cells left aside; None: white space."""
+    bare = re.sub(r'"[^"]*"', "", line)
+    return next((d for d in (",", "\t", ";") if d in bare), None)
 
 
 def _rows(text: str, delimiter: str | None) -> Iterable[list[str]]:

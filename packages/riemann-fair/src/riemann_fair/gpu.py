@@ -6,6 +6,7 @@ each way, which is little beside the product.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.rng import generator
 
 from riemann_fair.embedding import from_state
-from riemann_fair.laplacian import Operator, check_affinity
+from riemann_fair.laplacian import Operator, read_affinity
 from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams, radmm
 from riemann_fair.result import EmbeddingResult
@@ -43,13 +44,17 @@ class TorchOperator(Operator):
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise InvalidInput.argument("device", expected="a CUDA device", got="a machine without one")
         W = sp.csr_array(op.W)
-        matrix = torch.sparse_csr_tensor(
-            torch.from_numpy(W.indptr.astype(np.int64)),
-            torch.from_numpy(W.indices.astype(np.int64)),
-            torch.from_numpy(W.data.astype(np.float32)),
-            size=W.shape,
-        ).to(device)
-        return cls(op.W, op.d, op.tau, op.space, op.trivial, device, matrix)
+        with warnings.catch_warnings():
+            # torch calls its sparse CSR tensors beta; a product with a block is all that is asked of them.
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            matrix = torch.sparse_csr_tensor(
+                torch.from_numpy(W.indptr.astype(np.int64)),
+                torch.from_numpy(W.indices.astype(np.int64)),
+                torch.from_numpy(W.data.astype(np.float32)),
+                size=W.shape,
+                check_invariants=False,
+            ).to(device)
+        return cls(op.W, op.d, op.tau, op.space, op.trivial, op.uniform, device, matrix)
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """``A X`` for X of shape (n,) or (n, m), in the dtype of X; the product itself is float32."""
@@ -86,7 +91,7 @@ def radmm_on(
     -------
     EmbeddingResult
     """
-    problem = prepare(check_affinity(affinity), groups, n_components, constraint, 0.0)
+    problem = prepare(read_affinity(affinity), groups, n_components, constraint, 0.0)
     problem.op = TorchOperator.on(device, problem.op)
     constants = params or RADMMParams()
     with one_blas_thread():

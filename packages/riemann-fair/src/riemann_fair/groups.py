@@ -57,8 +57,11 @@ class Groups:
     def cells(self) -> tuple[np.ndarray, np.ndarray]:
         """Joint cells of all attributes: code of each node (n,) and the attribute codes of each cell (cells, a)."""
         if self.codes.shape[1] == 1:
-            present, inverse = np.unique(self.codes[:, 0], return_inverse=True)
-            return inverse.astype(np.int32), present[:, None]
+            code = self.codes[:, 0]
+            present = np.flatnonzero(np.bincount(code + 1)) - 1
+            place = np.zeros(int(present[-1]) + 2, dtype=np.int32)
+            place[present + 1] = np.arange(present.size, dtype=np.int32)
+            return place[code + 1], present[:, None]
         present, inverse = np.unique(self.codes, axis=0, return_inverse=True)
         return np.ravel(inverse).astype(np.int32), present
 

@@ -14,7 +14,7 @@ from lemmata_core.rng import generator
 from riemann_fair.assign import cluster_qr, kmeans_labels
 from riemann_fair.embedding import fair_embedding, from_state
 from riemann_fair.groups import read_groups
-from riemann_fair.laplacian import check_affinity
+from riemann_fair.laplacian import read_affinity
 from riemann_fair.metrics import average_balance, normalized_cut
 from riemann_fair.problem import prepare
 from riemann_fair.radmm import RADMMParams, RADMMState, radmm
@@ -129,8 +129,8 @@ def fairness_path(
     check.positive_int(grid, "grid", minimum=2)
     if groups is None:
         raise InvalidInput.argument("groups", expected="protected attributes", got="None")
-    W = check_affinity(affinity)
-    table = read_groups(groups, W.shape[0], missing="ignore")
+    W = read_affinity(affinity)
+    table = read_groups(groups, W.d.size, missing="ignore")
     random = generator(rng)
     problem = prepare(W, table, n_clusters, constraint, 0.0)
     op = problem.op

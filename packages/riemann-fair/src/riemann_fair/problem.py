@@ -12,7 +12,7 @@ from lemmata_core import InvalidInput, check
 
 from riemann_fair.constraints import check_constraint
 from riemann_fair.groups import Groups, read_groups
-from riemann_fair.laplacian import Operator, degrees
+from riemann_fair.laplacian import Affinity, Operator
 
 
 @dataclass
@@ -37,13 +37,13 @@ class Problem:
         return full
 
 
-def prepare(W: Any, groups: Any, k: int, constraint: str, regularization: float | str) -> Problem:
+def prepare(affinity: Affinity, groups: Any, k: int, constraint: str, regularization: float | str) -> Problem:
     """The operator of a checked affinity; raises `InvalidInput` for what cannot be embedded in k dimensions."""
     check_constraint(constraint)
+    W, d = affinity.W, affinity.d
     n = W.shape[0]
     check.positive_int(k, "n_components")
     table = None if groups is None else read_groups(groups, n)
-    d = degrees(W)
     tau = _tau(regularization, d)
     active = np.ones(n, dtype=bool) if tau > 0 else d > 0
     if not (d > 0).any():
@@ -52,11 +52,12 @@ def prepare(W: Any, groups: Any, k: int, constraint: str, regularization: float 
         keep = np.flatnonzero(active)
         W = W[keep][:, keep] if sp.issparse(W) else W[np.ix_(keep, keep)]
         d = d[active]
+        affinity = Affinity(W, d, affinity.uniform)
         table = None if table is None else table.subset(active)
     if table is not None and table.soft is None and table.codes.shape[1] == 1:
-        rank = max(np.unique(table.codes[table.codes >= 0]).size - 1, 0)
+        rank = max(int(np.count_nonzero(np.bincount(table.codes[:, 0] + 1)[1:])) - 1, 0)
         _check_rank(k, d.size, rank)
-    op = Operator.build(W, d, table, constraint, tau)
+    op = Operator.build(affinity, table, constraint, tau)
     _check_rank(k, d.size, op.space.rank)
     if table is not None and op.space.rank == 0:
         warnings.warn("groups: a single group; the constraint is void, this is plain clustering", stacklevel=3)

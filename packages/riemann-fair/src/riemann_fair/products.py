@@ -11,43 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-NOT_FINITE, NEGATIVE, ASYMMETRIC = 1, 2, 3
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
-
-
-@numba.njit(cache=True, nogil=True)
-def scan(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, tolerance: float) -> int:
-    """Look for a fault in a canonical CSR matrix: 0, NOT_FINITE, NEGATIVE or ASYMMETRIC.
-
-    Rows are read in order. A pointer in every row says how many of its entries left of the diagonal have been
-    matched by the rows above; both triangles agree exactly when each pointer stops at the diagonal.
-    """
-    n = indptr.size - 1
-    biggest = 0.0
-    for p in range(data.size):
-        v = data[p]
-        if not np.isfinite(v):
-            return NOT_FINITE
-        if v < 0:
-            return NEGATIVE
-        biggest = max(biggest, v)
-    seen = indptr[:-1].copy()
-    limit = tolerance * biggest
-    for i in range(n):
-        p = seen[i]
-        end = indptr[i + 1]
-        if p < end and indices[p] < i:
-            return ASYMMETRIC
-        if p < end and indices[p] == i:
-            p += 1
-        while p < end:
-            j = indices[p]
-            at = seen[j]
-            if at >= indptr[j + 1] or indices[at] != i or abs(data[at] - data[p]) > limit:
-                return ASYMMETRIC
-            seen[j] = at + 1
-            p += 1
-    return 0
 
 
 def block_product(W: Any, uniform: float, Z: np.ndarray) -> np.ndarray:
@@ -98,6 +62,50 @@ def _rows_times_block(
                     a3 += x * Z[j, c + 3]
                     p += one
             Y[i, c], Y[i, c + 1], Y[i, c + 2], Y[i, c + 3] = a0, a1, a2, a3
+
+
+def projected(space: Any, trivial: np.ndarray | None, X: np.ndarray) -> np.ndarray:
+    """X (n, m) without its part outside the fair subspace and along `trivial`; a new array."""
+    Y = np.array(X, order="C")
+    q = np.zeros(0) if trivial is None else trivial
+    _project_block(Y, space.scale, space.codes, space.kd, np.ascontiguousarray(space.Z), space.sign, q)
+    return Y
+
+
+@numba.njit(cache=True, nogil=True)
+def _project_block(
+    Y: np.ndarray,
+    cell_scale: np.ndarray,
+    codes: np.ndarray,
+    kd: np.ndarray,
+    Z: np.ndarray,
+    sign: float,
+    q: np.ndarray,
+) -> None:
+    """In place, in two passes: cell sums and the trivial part; subtraction. Sums are float64 for float32 blocks too."""
+    n, m = Y.shape
+    sums = np.zeros((kd.size, m))
+    along = np.zeros(m)
+    deflate = q.size > 0
+    for i in range(n):
+        g, s = codes[i], cell_scale[i]
+        for c in range(m):
+            sums[g, c] += s * Y[i, c]
+        if deflate:
+            for c in range(m):
+                along[c] += q[i] * Y[i, c]
+    low = sign * (Z.T @ sums)
+    coefficient = Z @ low
+    for a in range(kd.size):
+        for c in range(m):
+            coefficient[a, c] += kd[a] * sums[a, c]
+    for i in range(n):
+        g, s = codes[i], cell_scale[i]
+        for c in range(m):
+            Y[i, c] -= s * coefficient[g, c]
+        if deflate:
+            for c in range(m):
+                Y[i, c] -= q[i] * along[c]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -196,6 +204,45 @@ def _rows_times_vector(
         across += q[i] * y
         sums[codes[i]] += cell_scale[i] * y
     return along, across
+
+
+@numba.njit(cache=True, nogil=True)
+def sort_rows_by_length(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, weighted: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The symmetric permutation that puts short rows first: order, indptr, indices and data of the permuted matrix.
+
+    Rows of like length follow one another, so the processor guesses right where they end.
+    """
+    n = indptr.size - 1
+    longest = 0
+    for i in range(n):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    place = np.zeros(longest + 2, dtype=np.int64)
+    for i in range(n):
+        place[indptr[i + 1] - indptr[i] + 1] += 1
+    for k in range(1, longest + 2):
+        place[k] += place[k - 1]
+    order = np.empty(n, dtype=np.int64)
+    new = np.empty(n, dtype=indices.dtype)
+    for i in range(n):
+        k = indptr[i + 1] - indptr[i]
+        order[place[k]] = i
+        new[i] = place[k]
+        place[k] += 1
+    starts = np.zeros_like(indptr)
+    columns = np.empty_like(indices)
+    values = np.empty_like(data) if weighted else data
+    at = 0
+    for row in range(n):
+        i = order[row]
+        for p in range(indptr[i], indptr[i + 1]):
+            columns[at] = new[indices[p]]
+            if weighted:
+                values[at] = data[p]
+            at += 1
+        starts[row + 1] = at
+    return order, starts, columns, values
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)

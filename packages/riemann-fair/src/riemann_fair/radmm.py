@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from lemmata_core import check
 
 from riemann_fair.laplacian import Operator
 from riemann_fair.retraction import gram, inverse_root, polar, qr_retraction, tangent
@@ -78,6 +79,20 @@ class RADMMParams:
     late_stall: bool = True
     polish: bool = True
     time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        check.in_range(self.alpha0, "alpha0", 0, low_open=True)
+        check.in_range(self.tau, "tau", 1, low_open=True)
+        check.in_range(self.mu, "mu", 1)
+        check.positive_int(self.max_outer, "max_outer")
+        check.positive_int(self.inner, "inner")
+        for name in ("eps_pri", "eps_fair", "grad_tol"):
+            check.in_range(getattr(self, name), name, 0)
+        check.one_of(self.beta, "beta", ("PR+", "FR"))
+        check.one_of(self.line_search, "line_search", ("curve", "armijo"))
+        check.one_of(self.retraction, "retraction", ("polar", "qr"))
+        if self.time_limit is not None:
+            check.in_range(self.time_limit, "time_limit", 0)
 
     @classmethod
     def paper(cls) -> RADMMParams:

@@ -11,7 +11,7 @@ from lemmata_core.claims import Table
 from lemmata_core.plain import plain
 
 from riemann_fair.groups import Groups, read_groups
-from riemann_fair.laplacian import check_affinity
+from riemann_fair.laplacian import read_affinity
 from riemann_fair.metrics import balance_of_counts, gaps, group_counts, normalized_cut
 
 if TYPE_CHECKING:
@@ -287,9 +287,9 @@ def fairness_report(affinity: Any, labels: Any, groups: Any, *, combine: str = "
     if affinity is not None:
         from scipy.sparse.csgraph import connected_components
 
-        W = check_affinity(affinity)
-        ncut = normalized_cut(W, given)
-        components = int(connected_components(W, directed=False, return_labels=False))
+        checked = read_affinity(affinity)
+        ncut = normalized_cut(checked, given)
+        components = int(connected_components(checked.W, directed=False, return_labels=False))
         if components >= len(clusters) > 1:
             notes.append(f"The graph has {components} connected components: clusters are unions of components.")
     return FairnessReport(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from lemmata_core import InvalidInput
 from lemmata_core.check import one_of, positive_int
 
-from oco_anytime.learner import PenaltyLearner
+from oco_anytime.engine import PenaltyLearner
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

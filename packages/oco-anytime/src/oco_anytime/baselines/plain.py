@@ -10,7 +10,7 @@ from lemmata_core import InvalidInput
 
 from oco_anytime.certificate import Certificate
 from oco_anytime.domains.base import Domain, vector
-from oco_anytime.learner import STATE_VERSION, Learner, check_state
+from oco_anytime.interface import STATE_VERSION, Learner, check_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,7 +107,7 @@ class QueueLearner(Learner):
             status="ok",
         )
 
-    _numbers = ("_t", "_violated", "_q", "_gf", "_ga", "_total")
+    _numbers: tuple[str, ...] = ("_t", "_violated", "_q", "_gf", "_ga", "_total")
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state: see `Learner.state_dict`."""

@@ -191,7 +191,8 @@ class Domain(ABC):
         -------
         numpy.ndarray, shape (d,)
         """
-        return self._tangent(vector(g, "g", self.dim)[None])[0]
+        projected: Vector = self._tangent(vector(g, "g", self.dim)[None])[0]
+        return projected
 
     def _tangent(self, G: Vector) -> Vector:
         """`tangent` for the last axis of an array of any shape; a new array."""

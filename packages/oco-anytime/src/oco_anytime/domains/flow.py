@@ -129,7 +129,8 @@ class FlowPolytope(Domain):
         from oco_anytime import flow_newton
 
         x = np.empty(self.dim)
-        _, residual = flow_newton.project(*self._structure, self.capacity, self._scale, y, x)
+        project: Any = flow_newton.project
+        _, residual = project(*self._structure, self.capacity, self._scale, y, x)
         if residual <= _TOL * self._scale:
             return x
         x = self._by_daqp(y)
@@ -150,7 +151,7 @@ class FlowPolytope(Domain):
         x, *_ = daqp.solve(
             np.eye(self.dim), -y, np.ascontiguousarray(B[keep]), upper, lower, sense, primal_tol=tol, dual_tol=tol
         )
-        return np.clip(x, 0.0, self.capacity)
+        return np.asarray(np.clip(x, 0.0, self.capacity), dtype=float)
 
     def _kept_nodes(self) -> np.ndarray:
         return np.flatnonzero(_numbering(len(self.nodes), self._tail, self._head) >= 0)
@@ -175,7 +176,7 @@ class FlowPolytope(Domain):
         size = float(np.abs(c).max()) or 1.0
         bounds = np.column_stack([np.zeros(self.dim), self.capacity])
         found = linprog(c / size, A_eq=self._incidence(), b_eq=self._supply, bounds=bounds, method="highs-ds")
-        return np.clip(np.asarray(found.x, dtype=float), 0.0, self.capacity)
+        return np.asarray(np.clip(found.x, 0.0, self.capacity), dtype=float)
 
     def _tangent(self, G: Vector) -> Vector:
         if self._basis is None:

@@ -84,7 +84,9 @@ class Ball(_Simple):
         """The set as constraints on a cvxpy variable."""
         import cvxpy
 
-        return [cvxpy.norm(x - self._center) <= self.radius]
+        cp: Any = cvxpy
+
+        return [cp.norm(x - self._center) <= self.radius]
 
 
 class Box(_Simple):
@@ -137,7 +139,7 @@ class Simplex(_Simple):
 
     def _violation(self, x: Vector) -> float:
         off = abs(float(x.sum()) - self.total) / np.sqrt(self.dim)
-        return max(0.0, float((-x).max()), off) / max(1.0, self.total)
+        return float(max(0.0, float((-x).max()), off) / max(1.0, self.total))
 
     def center(self) -> Vector:
         """A point of the domain where a learner may start."""
@@ -149,7 +151,8 @@ class Simplex(_Simple):
         return x
 
     def _tangent(self, G: Vector) -> Vector:
-        return G - G.mean(axis=-1, keepdims=True)
+        centred: Vector = G - G.mean(axis=-1, keepdims=True)
+        return centred
 
     def polyhedron(self) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector]:
         """The set as (A_ub, b_ub, A_eq, b_eq, lower, upper)."""
@@ -177,7 +180,7 @@ class L1Ball(_Simple):
 
     def _violation(self, x: Vector) -> float:
         over = (float(np.abs(x).sum()) - self.radius) / np.sqrt(self.dim)
-        return max(0.0, over) / max(1.0, self.radius)
+        return float(max(0.0, over) / max(1.0, self.radius))
 
     def center(self) -> Vector:
         """A point of the domain where a learner may start."""
@@ -193,7 +196,9 @@ class L1Ball(_Simple):
         """The set as constraints on a cvxpy variable."""
         import cvxpy
 
-        return [cvxpy.norm1(x) <= self.radius]
+        cp: Any = cvxpy
+
+        return [cp.norm1(x) <= self.radius]
 
 
 class _OneRow(_Simple):
@@ -264,7 +269,8 @@ class CappedSimplex(_OneRow):
         return self._project(np.full(self.dim, self._total / self.dim))
 
     def _tangent(self, G: Vector) -> Vector:
-        return G - G.mean(axis=-1, keepdims=True)
+        centred: Vector = G - G.mean(axis=-1, keepdims=True)
+        return centred
 
 
 class BudgetSet(_OneRow):

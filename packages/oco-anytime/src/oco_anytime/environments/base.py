@@ -11,7 +11,7 @@ from lemmata_core import InvalidInput
 
 if TYPE_CHECKING:
     from oco_anytime.domains.base import Domain, Vector
-    from oco_anytime.learner import Learner
+    from oco_anytime.interface import Learner
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,7 @@ def _ascend(profit: Floats, weights: Floats, capacities: Floats, s: Ints) -> Int
         move = _swap(profit, weights, limit, s, load)
         if move is None:
             return s
-        i, j = move
-        s[i], s[j] = s[j], s[i]
+        s[list(move)] = s[[move[1], move[0]]]
 
 
 def _swap(profit: Floats, weights: Floats, limit: Floats, s: Ints, load: Floats) -> tuple[int, int] | None:

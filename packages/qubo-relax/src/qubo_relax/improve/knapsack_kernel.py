@@ -76,11 +76,11 @@ def refill_rounds(values: Any, W: Any, capacity: Any, utility: Any, x: Any, best
                 r ^= r << np.uint64(13)
                 r ^= r >> np.uint64(7)
                 r ^= r << np.uint64(17)
-                i = np.int64((r >> np.uint64(11)) % np.uint64(n))
-                if trial[i]:
-                    trial[i] = False
+                pick = np.int64((r >> np.uint64(11)) % np.uint64(n))
+                if trial[pick]:
+                    trial[pick] = False
                     for k in range(d):
-                        left[k] += W[i, k]
+                        left[k] += W[pick, k]
         for i in range(n):
             r ^= r << np.uint64(13)
             r ^= r >> np.uint64(7)

@@ -66,8 +66,10 @@ def improve_facilities(cost: Floats, opening: Floats, opened: Mask) -> Mask:
     improved = True
     while improved:
         improved = False
-        moves = [(j,) for j in range(opening.size)]
-        moves += [(i, j) for i in np.flatnonzero(s) for j in np.flatnonzero(~s)] if opening.size <= 200 else []
+        moves: list[tuple[int, ...]] = [(j,) for j in range(opening.size)]
+        moves += (
+            [(int(i), int(j)) for i in np.flatnonzero(s) for j in np.flatnonzero(~s)] if opening.size <= 200 else []
+        )
         for move in moves:
             t = s.copy()
             t[list(move)] ^= True

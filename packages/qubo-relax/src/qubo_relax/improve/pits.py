@@ -203,7 +203,7 @@ def _with_risk(problem: OpenPit, start: Mask) -> Mask:
     own = risk.diagonal()
     pairs = sparse.csr_array(risk - sparse.diags_array(own))
     cones = Cones.of(value.size, arcs)
-    starts = (start, np.zeros(value.size, dtype=bool))
+    starts = (start, np.zeros(value.size, dtype=bool), max_closure(value, arcs), max_closure(value - own, arcs))
     found = [start, *(cone_moves(cones, value - own, s, pairs) for s in starts)]
     return max(found, key=problem.objective)
 

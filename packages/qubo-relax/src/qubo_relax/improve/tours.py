@@ -59,7 +59,7 @@ def _brute_force(d: Floats) -> Ints:
     n = len(d)
     rest = np.array(list(permutations(range(1, n))), dtype=np.int64).reshape(-1, n - 1)
     tours = np.concatenate([np.zeros((len(rest), 1), dtype=np.int64), rest], axis=1)
-    return tours[int(np.argmin(d[tours, np.roll(tours, -1, axis=1)].sum(axis=1)))]
+    return np.asarray(tours[int(np.argmin(d[tours, np.roll(tours, -1, axis=1)].sum(axis=1)))])
 
 
 def _near(d: Floats) -> Ints:

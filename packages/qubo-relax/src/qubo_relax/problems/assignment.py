@@ -76,10 +76,10 @@ class _Assignment(Problem):
         reward = float((enter + own).max(initial=0.0)) + margin
         terms.add_linear(index, np.full((n, n), -reward))
         terms.offset += reward * n
-        i, j = bl.rook_pairs(index)
+        u, v = bl.rook_pairs(index)
         # Leaving costs at most the reward, less the placement's own cost, plus whatever pairs pay here.
         keep = (reward - own - gain).ravel()
-        terms.add_pairs(i, j, np.maximum(np.minimum(keep[i], keep[j]), 0.0) + margin)
+        terms.add_pairs(u, v, np.maximum(np.minimum(keep[u], keep[v]), 0.0) + margin)
         return terms, (bl.Permutation(index),)
 
     def constraints(self, formulation: str | None = None) -> list[LinearConstraint]:

@@ -90,8 +90,8 @@ class Problem(ABC):
         formulation = self.default
         cost = self._linear_cost()
         if cost is not None:
-            x = solve_rows(cost, self.constraints(formulation), time_limit)
-            return None if x is None else self.decode(x, formulation)
+            mask = solve_rows(cost, self.constraints(formulation), time_limit)
+            return None if mask is None else self.decode(mask, formulation)
         x = solve_qubo(self.qubo(formulation), self.constraints(formulation), time_limit)
         return None if x is None else self.decode(x, formulation)
 

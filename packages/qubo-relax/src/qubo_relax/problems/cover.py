@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -49,9 +49,9 @@ def assign_open_terms(
     reward = np.maximum(reward + margin, 0.0)
     terms.add_linear(y, -reward[client])
     terms.add_implications(y, facility, lam[facility])
-    i, j = bl.group_pairs(group)
+    p, q = bl.group_pairs(group)
     conflict = np.maximum(reward - least, 0.0) + margin
-    terms.add_pairs(i, j, conflict[group[i]])
+    terms.add_pairs(p, q, conflict[group[p]])
     return terms, (bl.Implications(y, facility), bl.Groups(group))
 
 
@@ -166,8 +166,8 @@ class SetCover(Problem):
     extra variables: the complement is a packing; its objective is biased), "slack_binary" the usual one.
     """
 
-    sets: Sequence[Iterable[Any]]
-    costs: ArrayLike | None = None
+    sets: Any
+    costs: Any = None
 
     formulations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"assign_open": "certified", "price": "certified", "slack_binary": "classic"}

@@ -102,7 +102,7 @@ class MaxCut(Problem):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether it names a side for each vertex."""
-        return np.shape(solution) == (self.n,)
+        return bool(np.shape(solution) == (self.n,))
 
     def bound(self) -> float:
         """The positive weight."""
@@ -144,7 +144,7 @@ class _Classes(Problem):
         s = np.asarray(solution)
         if s.shape != (self.n,) or (s.size and (s.min() < -1 or s.max() >= self.k_)):
             raise InvalidInput.argument("solution", expected=f"{self.n} classes in -1..{self.k_ - 1}", got=solution)
-        return (s[:, None] == np.arange(self.k_)).astype(np.int8).ravel()
+        return np.asarray(s[:, None] == np.arange(self.k_)).astype(np.int8).ravel()
 
     def _same_class(self) -> tuple[Ints, Ints]:
         g, k = self.graph_, np.arange(self.k_)

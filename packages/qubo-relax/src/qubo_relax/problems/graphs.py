@@ -137,7 +137,8 @@ class MaxClique(MIS):
     def _conflicts(self) -> tuple[Ints, Ints]:
         near = np.zeros((self.n, self.n), dtype=bool)
         near[self.graph.i, self.graph.j] = True
-        return np.nonzero(np.triu(~near, 1))
+        i, j = np.nonzero(np.triu(~near, 1))
+        return i.astype(np.int64), j.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,8 @@ TAU = 0.5
 
 def slack_widths(capacity: float) -> list[int]:
     """Binary slack weights 1, 2, 4, .., rest that reach exactly 0..floor(capacity)."""
-    left, widths = int(capacity), []
+    left = int(capacity)
+    widths: list[int] = []
     while left > 0:
         step = min(1 << len(widths), left)
         widths.append(step)
@@ -45,7 +46,7 @@ def price_block(
     values: Floats, weights: Floats, capacities: Floats, margin: float, tau: float = TAU
 ) -> tuple[bl.Prices, bl.Fixed]:
     """The B5 record of packing rows alone, with over-heavy items fixed to 0."""
-    fixed = (weights > capacities[:, None]).any(axis=0)
+    fixed = np.asarray((weights > capacities[:, None]).any(axis=0))
     order = keep_order(values, weights, capacities)
     unit = np.array([resolution(np.append(a, b)) for a, b in zip(weights, capacities)])
     relevant = weights > 0

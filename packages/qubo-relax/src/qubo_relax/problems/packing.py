@@ -50,7 +50,8 @@ class Places:
         solid = self.stop > self.start
         overlap = (self.start[:, None] < self.stop) & (self.start < self.stop[:, None]) & solid & solid[:, None]
         same = self.item[:, None] == self.item
-        return np.nonzero(np.triu(same | (overlap & (self.bin[:, None] == self.bin)), 1))
+        i, j = np.nonzero(np.triu(same | (overlap & (self.bin[:, None] == self.bin)), 1))
+        return i.astype(np.int64), j.astype(np.int64)
 
     def lay(self, where: Ints, weights: Floats) -> NDArray[np.int8]:
         """The point of an assignment of bins (-1: out), items side by side."""
@@ -113,7 +114,7 @@ class _Bins(Problem):
             return self._places().lay(where, weights)
         if name != "price":
             raise InvalidInput.argument("formulation", expected="one without slack variables", got=name)
-        return (where[:, None] == np.arange(weights.shape[1])).astype(np.int8).ravel()
+        return np.asarray(where[:, None] == np.arange(weights.shape[1])).astype(np.int8).ravel()
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether no bin is overfull."""
@@ -152,7 +153,7 @@ class _Bins(Problem):
         rows = np.zeros((m, size))
         for b in range(m):
             rows[b, np.arange(n) * m + b] = weights[:, b]
-        fixed = (rows > capacities[:, None]).any(axis=0)
+        fixed = np.asarray((rows > capacities[:, None]).any(axis=0))
         with np.errstate(divide="ignore", invalid="ignore"):
             share = (rows / capacities[:, None]).sum(axis=0)
             density = np.where(share > 0, values / share, np.inf)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
@@ -93,9 +93,7 @@ class OpenPit(Problem):
         self._set("arcs", check_arcs(self.arcs, n))
         if (self.resource is None) != (self.capacity is None):
             raise InvalidInput.argument("capacity", expected="resource and capacity together", got="one of them")
-        periods = 1 if self.periods is None else self.periods
-        if isinstance(periods, bool) or not isinstance(periods, (int, np.integer)) or periods < 1:
-            raise InvalidInput.argument("periods", expected="a whole number >= 1", got=self.periods)
+        periods = 1 if self.periods is None else check.positive_int(self.periods, "periods")
         if self.resource is not None:
             a = np.asarray(self.resource, dtype=np.float64)
             a = numbers(a[None] if a.ndim == 1 else a, "resource", ndim=2)
@@ -109,7 +107,7 @@ class OpenPit(Problem):
             b = numbers(b[:, None] if b.ndim == 1 else b, "capacity", ndim=2)
             if b.shape[0] != a.shape[0] or b.shape[1] not in (1, periods):
                 want = f"shape ({a.shape[0]},) or ({a.shape[0]}, {periods})"
-                raise InvalidInput.argument("capacity", expected=want, got=f"shape {np.shape(self.capacity)}")
+                raise InvalidInput.argument("capacity", expected=want, got=f"shape {b.shape}")
             if n and (b <= 0).any():
                 raise InvalidInput.argument("capacity", expected="numbers > 0", got=float(b.min()))
             self._set("resource", a)
@@ -272,7 +270,7 @@ class OpenPit(Problem):
         """Cone moves and max-flow windows; with rows Lagrangian pits and iterated repair; with periods in sequence."""
         from qubo_relax.improve.pits import improve_pit
 
-        return improve_pit(self, solution, rng, time_limit)
+        return np.asarray(improve_pit(self, solution, rng, time_limit))
 
     def solve_exact(self, time_limit: float | None = None) -> NDArray[Any] | None:
         """Max-flow for the ultimate pit; HiGHS with rows, periods or risk."""
@@ -330,7 +328,7 @@ def price_terms(
     """B3 by removal with B5: `cost` is linear, `down` what couplings add to the loss of a block that leaves."""
     n = m.value.size
     child, parent = closure_pairs(n, m.arcs)
-    fixed = (m.weights > m.capacity[:, None]).any(axis=0)
+    fixed = np.asarray((m.weights > m.capacity[:, None]).any(axis=0))
     fixed = fixed | (np.bincount(child, fixed[parent], minlength=n) > 0)
     relevant = m.weights > 0
     for k in range(len(m.weights)):

@@ -202,6 +202,6 @@ def city_rewards(d: Floats) -> Floats:
         return np.zeros(n)
     both = d.max(axis=0) + d.max(axis=1)
     if n < 3:
-        return both
+        return np.asarray(both)
     top = np.sort(np.maximum(d, d.T), axis=1)[:, -2:].sum(axis=1)
     return np.asarray(np.minimum(both, top))

@@ -50,13 +50,9 @@ def adam(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapping[s
         while done < steps:
             gradient(prep.indptr, prep.indices, prep.data, prep.linear, eps, X, G)
             if done % look == 0:
-                if stop.now():
-                    ended = "time_limit"
-                    break
-                if settled(X, G):
-                    break
-                if stop.callback is not None and stop.callback(done, np.nan):
-                    ended = "callback"
+                stop.count(min(look, steps - done) * X.shape[1])
+                ended = stop.reason(done)
+                if ended != "done" or settled(X, G).all():
                     break
             done += 1
             m *= np.float32(b1)

@@ -69,15 +69,13 @@ def anneal(prep: Prepared, X0: NDArray[Any], steps: int, options: Mapping[str, A
         at = 0
         try:
             while at < steps:
-                if stop.now():
-                    ended = "time_limit"
-                    break
-                if stop.callback is not None and stop.callback(total, np.nan):
-                    ended = "callback"
+                ended = stop.reason(total)
+                if ended != "done":
                     break
                 part = betas[at : min(at + many, steps)]
                 anneal_sweeps(prep.indptr, prep.indices, prep.data, h, s, state, _table(), part, 0)
                 at += part.size
+                stop.count(part.size)
                 total += part.size
         except KeyboardInterrupt:
             ended = "interrupted"

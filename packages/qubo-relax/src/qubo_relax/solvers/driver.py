@@ -203,7 +203,7 @@ def minimize(
         lanes.steps,
         time.perf_counter() - start,
         binary,
-        len(np.unique(samples, axis=0)) / len(samples) if samples.size else 1.0,
+        len({np.packbits(s).tobytes() for s in samples}) / len(samples),
         before,
     )
 
@@ -252,12 +252,11 @@ def _run(
                 for other in futures:
                     other.cancel()
     else:
-        task = None if progress is None else progress.task(job.method, total=len(blocks))
+        rounds = len(streams) * job.steps * len(job.method.split("+"))
+        task = None if progress is None else progress.task(job.method, total=rounds)
+        stop = Stop(deadline, callback, None if task is None else task.advance)
         for k, block in enumerate(blocks):
-            stop = Stop(deadline, callback)
             done.append(_solve(job, block, k * width, stop))
-            if task is not None:
-                task.advance()
             if done[-1][0].ended != "done":
                 break
             if stop_at is not None and job.qubo.energy(done[-1][1]).min() <= stop_at:
@@ -285,7 +284,11 @@ def _solve(job: _Job, streams: Sequence[np.random.Generator], first: int, stop: 
     X0 = _starts(job.qubo.n, streams, first, methods[0], bool(opts.get("corners", False)))
     if opts.get("sigma", 0.0):
         opts["noise"] = np.stack([g.standard_normal(job.qubo.n, dtype=np.float32) for g in streams], axis=1)
-    lanes = _method(methods[0], prep, X0, job.steps, opts, stop, job.backend, job.device)
+    try:
+        lanes = _method(methods[0], prep, X0, job.steps, opts, stop, job.backend, job.device)
+    except KeyboardInterrupt:
+        # Before the method's own loop, in its preparations: the starts are what there is.
+        lanes = Lanes(X0, 0, "interrupted")
     for later in methods[1:]:
         if lanes.ended != "done":
             break
@@ -401,10 +404,10 @@ def _encoded(
     from qubo_relax.solvers.prepared import Prepared
 
     try:
-        point = problem.encode(solution, formulation)
+        point: NDArray[np.int8] = problem.encode(solution, formulation)
     except InvalidInput:
         return x
-    settled = Prepared.of(qubo).settle(point[None])[0]
+    settled: NDArray[np.int8] = Prepared.of(qubo).settle(point[None])[0]
     if np.array_equal(settled, point) or problem.objective(problem.decode(settled, formulation)) == objective:
         return settled
     return x

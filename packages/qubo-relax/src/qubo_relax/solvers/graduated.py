@@ -54,16 +54,14 @@ def graduated(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapp
     done, ended = 0, "done"
     try:
         while done < steps:
-            if stop.now():
-                ended = "time_limit"
-                break
-            if stop.callback is not None and stop.callback(done, np.nan):
-                ended = "callback"
+            ended = stop.reason(done)
+            if ended != "done":
                 break
             part = slice(done, min(done + many, steps))
             graduated_sweeps(
                 prep.indptr, prep.indices, prep.data, prep.linear, X, V, P, mus[part], noise[part], step, momentum
             )
+            stop.count((part.stop - done) * X.shape[1])
             done = part.stop
     except KeyboardInterrupt:
         ended = "interrupted"

@@ -56,13 +56,52 @@ def anneal_sweeps(
 
 
 @njit(cache=True)
-def settle(indptr: Any, indices: Any, data: Any, linear: Any, X: Any, out: Any, tol: float, max_sweeps: int) -> int:
-    """T4 on each row of `X`: round fractional coordinates to their better ends, then flip while a flip gains > tol."""
+def _flip(indptr: Any, indices: Any, data: Any, g: Any, x: Any, i: int) -> None:
+    step = 1.0 - 2.0 * x[i]
+    for p in range(indptr[i], indptr[i + 1]):
+        g[indices[p]] += data[p] * step
+    x[i] = np.int8(1 - x[i])
+
+
+@njit(cache=True)
+def _flip_tied_pairs(indptr: Any, indices: Any, data: Any, g: Any, x: Any, tol: float) -> int:
+    """Two neighbours of zero gain whose coupling pays when both flip: the second-order descents of T2."""
+    flips = 0
+    for i in range(g.size):
+        si = 1.0 - 2.0 * x[i]
+        if abs(g[i]) > 2.0 * tol:
+            continue
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            if abs(g[j]) <= 2.0 * tol and si * (1.0 - 2.0 * x[j]) * data[p] < -2.0 * tol:
+                _flip(indptr, indices, data, g, x, i)
+                _flip(indptr, indices, data, g, x, j)
+                flips += 2
+                break
+    return flips
+
+
+@njit(cache=True)
+def settle(
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    linear: Any,
+    X: Any,
+    out: Any,
+    tol: float,
+    pairs: bool,
+    max_sweeps: int,
+) -> int:
+    """T4 on each row of `X`: round fractional coordinates to their better ends, then flip while a flip gains > tol.
+
+    With `pairs`, tied neighbours are flipped together too, so that the end is a local minimizer without concavity.
+    """
     n = linear.size
     g = np.empty(n)
     total = 0
     for b in range(X.shape[0]):
-        x = X[b]
+        x, y = X[b], out[b]
         for i in range(n):
             acc = linear[i]
             for p in range(indptr[i], indptr[i + 1]):
@@ -74,18 +113,17 @@ def settle(indptr: Any, indices: Any, data: Any, linear: Any, X: Any, out: Any, 
                 new = 1.0 if g[i] < 0.0 else 0.0
                 for p in range(indptr[i], indptr[i + 1]):
                     g[indices[p]] += data[p] * (new - xi)
-                out[b, i] = np.int8(new)
+                y[i] = np.int8(new)
             else:
-                out[b, i] = np.int8(xi)
+                y[i] = np.int8(xi)
         for _ in range(max_sweeps):
             flips = 0
             for i in range(n):
-                step = 1.0 - 2.0 * out[b, i]
-                if step * g[i] < -tol:
-                    for p in range(indptr[i], indptr[i + 1]):
-                        g[indices[p]] += data[p] * step
-                    out[b, i] = np.int8(1 - out[b, i])
+                if (1.0 - 2.0 * y[i]) * g[i] < -tol:
+                    _flip(indptr, indices, data, g, y, i)
                     flips += 1
+            if flips == 0 and pairs:
+                flips = _flip_tied_pairs(indptr, indices, data, g, y, tol)
             total += flips
             if flips == 0:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,14 +15,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stop:
-    """The deadline (``time.monotonic()``, or infinity) and a callback that may end the run by returning True."""
+    """When to stop and whom to tell.
+
+    Attributes
+    ----------
+    deadline : float
+        Of ``time.monotonic()``.
+    callback : callable, optional
+        Ends the run by returning True.
+    advance : callable, optional
+        Counts the steps of all lanes.
+    """
 
     deadline: float = np.inf
     callback: Callable[[int, float], bool | None] | None = None
+    advance: Callable[[float], None] | None = None
 
-    def now(self) -> bool:
-        """Whether the time is over."""
-        return time.monotonic() >= self.deadline
+    def count(self, steps: int) -> None:
+        """Tell the counter that so many steps of one lane are done."""
+        if self.advance is not None:
+            self.advance(steps)
+
+    def reason(self, step: int) -> str:
+        """Why to end at this step, "done" for no reason."""
+        if time.monotonic() >= self.deadline:
+            return "time_limit"
+        if self.callback is not None and self.callback(step, np.nan):
+            return "callback"
+        return "done"
 
 
 @dataclass(frozen=True)
@@ -38,7 +58,7 @@ class Lanes:
     ended : {"done", "time_limit", "interrupted", "callback"}
     """
 
-    X: NDArray[np.float32] | NDArray[np.int8]
+    X: NDArray[Any]
     steps: int
     ended: str
 

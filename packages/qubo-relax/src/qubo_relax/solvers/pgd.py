@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
     from qubo_relax.solvers.prepared import Prepared
 
-TOLERANCE = 1e-7
+KICK = 1e-3
 
 
 def pgd(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapping[str, Any], stop: Stop) -> Lanes:
     """``x <- clip(x - grad f(x) / L)`` with ``L`` the largest absolute eigenvalue of S.
 
-    Ends early when no coordinate moves by more than 1e-7, or every lane is a vertex with positive inward slopes: local
-    minimizers are vertices with strict slopes, so they are reached in finitely many steps.
+    Ends early when every lane is a vertex with positive inward slopes: local minimizers are vertices with strict
+    slopes, so they are reached in finitely many steps. A lane that stands still elsewhere sits on a saddle (two
+    coordinates clipped together and released together stay equal for ever) or moves less than single precision can
+    show: each of its coordinates is then moved by at most 1e-3, by the same amounts in every lane.
 
     Parameters
     ----------
@@ -30,7 +32,7 @@ def pgd(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapping[st
     X0 : ndarray of float32 of shape (B, n)
     steps : int
     options : mapping
-        ``step``: factor of 1/L, 1 when left out.
+        ``step``: factor of 1/L, 1 when left out; ``kick``: 1e-3, or 0 for the method without it.
     stop : Stop
 
     Returns
@@ -43,33 +45,37 @@ def pgd(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapping[st
     G = np.empty_like(X)
     eps = np.float32(prep.qubo.concavity)
     step = np.float32(float(options.get("step", 1.0)) / prep.spectral[0])
+    kick = np.random.default_rng(0).uniform(-1, 1, (X.shape[0], 1)).astype(np.float32) * np.float32(
+        options.get("kick", KICK)
+    )
     look = max(1, min(20, chunk(prep.indices.size, *X.shape)))
+    still = np.zeros(X.shape[1], dtype=bool)
     done, ended = 0, "done"
     try:
         while done < steps:
             gradient(prep.indptr, prep.indices, prep.data, prep.linear, eps, X, G)
             if done % look == 0:
-                if stop.now():
-                    ended = "time_limit"
+                stop.count(min(look, steps - done) * X.shape[1])
+                ended = stop.reason(done)
+                good = settled(X, G)
+                if ended != "done" or good.all():
                     break
-                if settled(X, G):
-                    break
-                if stop.callback is not None and stop.callback(done, np.nan):
-                    ended = "callback"
-                    break
+                stuck = still & ~good
+                if stuck.any():
+                    X[:, stuck] = np.clip(X[:, stuck] + kick, 0, 1)
+                    gradient(prep.indptr, prep.indices, prep.data, prep.linear, eps, X, G)
             G *= step
             np.subtract(X, G, out=G)
             np.clip(G, 0, 1, out=G)
-            moved = done % look == look - 1 and float(np.max(np.abs(G - X), initial=0.0)) < TOLERANCE
+            if done % look == look - 1:
+                still = (G == X).all(axis=0)
             X, G = G, X
             done += 1
-            if moved:
-                break
     except KeyboardInterrupt:
         ended = "interrupted"
     return Lanes(np.ascontiguousarray(X.T), done, ended)
 
 
-def settled(X: NDArray[np.float32], G: NDArray[np.float32]) -> bool:
-    """Whether every coordinate is at a bound with a positive inward slope."""
-    return bool((((X == 0) & (G > 0)) | ((X == 1) & (G < 0))).all())
+def settled(X: NDArray[np.float32], G: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Which lanes have every coordinate at a bound with a positive inward slope, shape (B,)."""
+    return np.asarray((((X == 0) & (G > 0)) | ((X == 1) & (G < 0))).all(axis=0))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qubo_relax.qubo import minimum_threshold, scale_of
+from qubo_relax.qubo import scale_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,10 +76,11 @@ class Prepared:
 
     @cached_property
     def flip_tolerance(self) -> float:
-        """Flips gaining less are rounding noise; always below the concavity, so that descent ends in a minimizer."""
-        noise = 1e-9 * scale_of(self.qubo)
-        eps = -minimum_threshold(self.qubo)
-        return max(min(noise, 0.5 * eps), 1e-14 * scale_of(self.qubo)) if self.qubo.concavity else noise
+        """Flips gaining less are rounding noise; less than `certify_point` forgives, so descent ends certified."""
+        scale = scale_of(self.qubo)
+        if self.qubo.concavity == 0:
+            return 0.5e-12 * scale
+        return max(min(1e-9 * scale, 0.5 * self.qubo.concavity), 1e-14 * scale)
 
     def settle(self, X: NDArray[Any]) -> NDArray[np.int8]:
         """Round and descend each row of `X` (B, n) to a vertex that no flip improves (T4), in float64."""
@@ -88,7 +89,11 @@ class Prepared:
         out = np.empty(X.shape, dtype=np.int8)
         S = self.qubo.quadratic
         linear = self.qubo.linear if self.qubo.diagonal is None else self.qubo.linear + self.qubo.diagonal
-        settle(self.indptr, self.indices, S.data, linear, X.astype(np.float32), out, self.flip_tolerance, 100_000)
+        # With concavity T1 asks for single flips only; without it T2 asks for tied pairs too.
+        pairs = self.qubo.concavity == 0 and self.qubo.diagonal is None
+        settle(
+            self.indptr, self.indices, S.data, linear, X.astype(np.float32), out, self.flip_tolerance, pairs, 100_000
+        )
         return out
 
 

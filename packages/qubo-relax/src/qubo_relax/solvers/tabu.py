@@ -51,8 +51,8 @@ def tabu(prep: Prepared, X0: NDArray[Any], steps: int, options: Mapping[str, Any
         at = 0
         try:
             while at < steps * n and n:
-                if ended != "done" or stop.now():
-                    ended = "time_limit" if ended == "done" else ended
+                ended = stop.reason(total) if ended == "done" else ended
+                if ended != "done":
                     break
                 part = min(many, steps * n - at)
                 tabu_flips(prep.indptr, prep.indices, S.data, gains, x, best, level, until, state, tenure, at, part)

@@ -1,0 +1,328 @@
+"""The engine under `AnytimeCOCO` and the baselines that take adaptive gradient steps: one compiled round."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from lemmata_core import InvalidInput
+from lemmata_core.check import one_of
+
+from oco_anytime.certificate import STATUSES, Certificate, static_regret_bound
+from oco_anytime.domains.base import Domain, positive, vector
+from oco_anytime.interface import STATE_VERSION, Learner, Round, check_state, scales
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike
+
+    from oco_anytime.domains.base import Vector
+
+_PENALTIES = {"none": 0, "lyapunov": 1, "budgeted": 2}
+_SCHEDULES = {"sqrt": 0, "summable": 1, "fixed": 2}
+_CLOCKS = {"rounds": 0, "violations": 1}
+_AGGREGATES = {"max": 0, "sum": 1, "each": 2}
+
+
+class PenaltyLearner(Learner):
+    """Adaptive projected gradient steps on cost plus weighted violation: the engine under `AnytimeCOCO`.
+
+    The subclasses fix the options; see `AnytimeCOCO` for their meaning.
+    """
+
+    _compiled_loop = True
+
+    def __init__(
+        self,
+        domain: Domain,
+        *,
+        lipschitz: Any = None,
+        penalty: str,
+        schedule: str,
+        clock: str,
+        regret_budget: float = 2.0,
+        pace: float = 2.0,
+        eps: float = 0.3,
+        aggregate: str = "max",
+        tangent: bool = False,
+        x0: ArrayLike | None = None,
+        diameter: float | None = None,
+        check: bool = True,
+        horizon: float = 0.0,
+        doubling: bool = False,
+    ) -> None:
+        from oco_anytime import kernels as k
+
+        if not isinstance(domain, Domain):
+            raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
+        self._k = k
+        self.domain = domain
+        given = scales(lipschitz)
+        self._given_rows = given[1] if given else 0.0
+        self.aggregate = one_of(aggregate, "aggregate", _AGGREGATES)
+        cfg = np.zeros(k.N_CFG)
+        cfg[k.C_D] = domain.diameter if diameter is None else positive(diameter, "diameter")
+        cfg[k.C_W0] = positive(regret_budget, "regret_budget")
+        cfg[k.C_PACE] = positive(pace, "pace")
+        cfg[k.C_EPS] = positive(eps, "eps")
+        cfg[k.C_PENALTY] = _PENALTIES[penalty]
+        cfg[k.C_SCHEDULE] = _SCHEDULES[schedule]
+        cfg[k.C_CLOCK] = _CLOCKS[clock]
+        cfg[k.C_AGG] = _AGGREGATES[aggregate]
+        cfg[k.C_KNOWN] = given is not None
+        cfg[k.C_HORIZON], cfg[k.C_DOUBLING] = horizon, doubling
+        cfg[k.C_CD], cfg[k.C_LAM] = math.sqrt(2.0) * cfg[k.C_D], 1.0
+        self._cfg = cfg
+        self._s = np.zeros(k.N_STATE)
+        self._s[k.UNIT] = self._s[k.EPOCHS] = 1.0
+        self._s[k.REACH] = cfg[k.C_D]
+        if given:
+            self._s[k.GF], self._s[k.GA] = given
+        self._z, self._n, self._ccv = np.zeros(1), np.zeros(1), np.zeros(1)
+        self._tangent, self._check = bool(tangent), bool(check)
+        self._round = Round(domain.dim)
+        self._set = domain.compiled()
+        self._x = self._start(x0)
+        self._view: Vector | None = None
+        self._warned = False
+
+    def _start(self, x0: ArrayLike | None) -> Vector:
+        if x0 is None:
+            return self.domain.project(self.domain.center())
+        x = vector(x0, "x0", self.domain.dim)
+        if not self.domain.contains(x, 1e-9):
+            raise InvalidInput.argument("x0", expected="a point of the domain", got=str(x))
+        return x.copy()
+
+    def predict(self) -> Vector:
+        """The decision x_t.
+
+        Returns
+        -------
+        numpy.ndarray, shape (d,), float64
+            Read-only; later rounds do not change it.
+        """
+        if self._view is None:
+            self._view = self._x.view()
+            self._view.flags.writeable = False
+        return self._view
+
+    def update(self, cost_grad: ArrayLike, violation: ArrayLike = 0.0, violation_grad: ArrayLike | None = None) -> Self:
+        """Take in what the round revealed and move to the next decision.
+
+        Parameters
+        ----------
+        cost_grad : array_like, shape (d,)
+            c_t, a subgradient of the cost at x_t.
+        violation : float or array_like, shape (m,)
+            g_t(x_t); at most 0 means satisfied.
+        violation_grad : array_like, shape (d,) or (m, d), optional
+            a_t, subgradients of the constraints at x_t; needed where a violation is positive.
+
+        Returns
+        -------
+        PenaltyLearner
+            Itself.
+
+        Raises
+        ------
+        InvalidInput
+            For NaN, infinity, another shape, or a positive violation without a gradient. The state is as before.
+        """
+        c = self._round.cost(cost_grad)
+        v, a = self._round.constraint(violation, violation_grad)
+        if self._tangent:
+            self._check_finite(c, v, a)
+            c, a = self.domain._tangent(c), self.domain._tangent(a)
+        if self._round.m != v.size and (v.size > 1 or a.shape[0]):
+            self._check_finite(c, v, a)
+            self._know_rows(v.size)
+        new = np.empty(self.domain.dim)
+        if self._set is not None:
+            code = self._k.update(self._cfg, self._s, self._z, self._n, self._ccv, self._x, c, v, a, *self._set, new)
+            if code:
+                name = ("cost_grad", "violation", "violation_grad")[code - 1]
+                raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+            self._x, self._view = new, None
+        else:
+            self._update_outside(c, v, a, new)
+        if self._s[self._k.EXC] and not self._warned:
+            self._warn()
+        return self
+
+    def _update_outside(self, c: Vector, v: Vector, a: Vector, new: Vector) -> None:
+        """The round on a domain that projects itself; the state changes only once its projection has succeeded."""
+        self._check_finite(c, v, a)
+        kept = [b.copy() for b in (self._cfg, self._s, self._z, self._n, self._ccv)]
+        mine = (self._cfg, self._s, self._z, self._n, self._ccv)
+        if self._k.advance(*mine, self._x, c, v, a, np.empty(new.size), new):
+            try:
+                new = self.domain._project(new)
+            except BaseException:
+                for target, source in zip(mine, kept):
+                    target[:] = source
+                raise
+            self._x, self._view = new, None
+
+    def _check_finite(self, c: Vector, v: Vector, a: Vector) -> None:
+        for name, value in (("cost_grad", c), ("violation", v), ("violation_grad", a)):
+            if self._k.not_finite(value):
+                raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+
+    def _know_rows(self, m: int) -> None:
+        """The number of constraints shows itself: give each its place in the state."""
+        self._round.m = m
+        if m == 1:
+            return
+        self._ccv = np.zeros(m)
+        if self.aggregate == "each":
+            self._z, self._n = np.zeros(m), np.zeros(m)
+        if self.aggregate == "sum" and self._given_rows:
+            # the given bound is for single rows; the sum of m of them is what the penalty sees
+            self._s[self._k.GA] = m * self._given_rows
+
+    def _before_rounds(self, rounds: int) -> None:
+        """A chance to refuse rounds before any is played."""
+
+    def _after_rounds(self) -> None:
+        self._view = None
+        if self._s[self._k.EXC] and not self._warned:
+            self._warn()
+
+    def _compiled_state(self) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+        return self._cfg, self._s, self._z, self._n, self._ccv
+
+    def _warn(self) -> None:
+        self._warned = True
+        warnings.warn(
+            "a gradient exceeded the given Lipschitz constant: the larger value is used from here on, and the bound "
+            "is the one for unknown scales",
+            stacklevel=3,
+        )
+
+    def certificate(self) -> Certificate:
+        """What is guaranteed so far, in O(1).
+
+        Returns
+        -------
+        Certificate
+            ``regret_upper`` is [N]: D sqrt(H/2) + D E/(2 sqrt2) - W, for every fixed feasible comparator.
+        """
+        k, s = self._k, self._s
+        return Certificate(
+            t=int(s[k.T]),
+            regret_upper=float(k.certified(self._cfg, s)),
+            regret_budget=self._bound(),
+            ccv=float(s[k.CCV]),
+            ccv_per_constraint=self._ccv.copy(),
+            violated_rounds=int(s[k.VR]),
+            penalty=float(s[k.WEIGHT]),
+            lipschitz=(float(s[k.GF]), float(s[k.GA])),
+            lipschitz_exceeded=int(s[k.EXC]),
+            epochs=int(s[k.EPOCHS]),
+            status=STATUSES[int(s[k.STATUS])],
+        )
+
+    def _bound(self) -> float | None:
+        k, s, cfg = self._k, self._s, self._cfg
+        if cfg[k.C_PENALTY] == k.P_NONE:
+            return static_regret_bound(int(s[k.T]), cfg[k.C_D], s[k.GF], 0.0, 0, True)
+        if cfg[k.C_SCHEDULE] != k.S_SUMMABLE:
+            return None
+        budget = cfg[k.C_W0] if cfg[k.C_PENALTY] == k.P_BUDGETED else 0.0
+        known = bool(cfg[k.C_KNOWN]) and s[k.EXC] == 0
+        return float(static_regret_bound(int(s[k.T]), cfg[k.C_D], s[k.GF], budget, self._z.size, known))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state.
+
+        Returns
+        -------
+        dict
+            Plain numbers and arrays: ``x``, ``z`` (exponents lambda Q), ``n`` (their clocks), ``ccv`` (a constraint
+            each), ``scalars`` by name, ``horizon`` (of the current epoch), ``version``, ``learner``, ``dim``.
+        """
+        k = self._k
+        names = [
+            "T",
+            "TAU",
+            "H",
+            "E",
+            "W",
+            "GF",
+            "GA",
+            "ROOT_S",
+            "VE",
+            "NV",
+            "VR",
+            "CCV",
+            "UNIT",
+            "EXC",
+            "STATUS",
+            "WEIGHT",
+            "REACH",
+            "BANK",
+            "EPOCHS",
+        ]
+        return {
+            "version": STATE_VERSION,
+            "learner": type(self).__name__,
+            "dim": self.domain.dim,
+            "x": self._x.copy(),
+            "z": self._z.copy(),
+            "n": self._n.copy(),
+            "ccv": self._ccv.copy(),
+            "rows": self._round.m,
+            "scalars": {name: float(self._s[getattr(k, name)]) for name in names},
+            "horizon": float(self._cfg[k.C_HORIZON]),
+            "warned": self._warned,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
+        """Take over a state.
+
+        Parameters
+        ----------
+        state : mapping
+            From `state_dict` of a learner built with the same arguments (or read back from JSON).
+
+        Returns
+        -------
+        PenaltyLearner
+            Itself. The next rounds equal those of the saved learner bit for bit.
+
+        Raises
+        ------
+        InvalidInput
+            If it belongs to another learner, version or dimension. The state is as before.
+        """
+        check_state(self, state)
+        k = self._k
+        s = self._s.copy()
+        for name, value in state["scalars"].items():
+            s[getattr(k, name)] = value
+        x = vector(state["x"], "state['x']", self.domain.dim).copy()
+        arrays = [vector(state[key], f"state[{key!r}]").copy() for key in ("z", "n", "ccv")]
+        self._s, self._x, self._view = s, x, None
+        self._z, self._n, self._ccv = arrays
+        self._cfg[k.C_HORIZON] = state["horizon"]
+        self._round.m = int(state["rows"])
+        self._warned = bool(state["warned"])
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles hold the arguments and the state, no compiled code and no cached view."""
+        kept = dict(self.__dict__)
+        kept["_k"], kept["_view"], kept["_set"], kept["_round"] = None, None, None, self._round.m
+        return kept
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        from oco_anytime import kernels
+
+        m = kept.pop("_round")
+        self.__dict__.update(kept)
+        self._k, self._round, self._set = kernels, Round(self.domain.dim), self.domain.compiled()
+        self._round.m = m

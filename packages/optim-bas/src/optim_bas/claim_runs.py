@@ -1,0 +1,289 @@
+"""Training runs for the claims: one cell is one optimizer, learning rate and seed on one problem, one process each."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import as_completed
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lemmata_core import Context, Series
+from lemmata_core.files import atomic_write
+
+from optim_bas.claim_peers import AdamMini, Lion, muon
+from optim_bas.optimizer import BAS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torch import nn
+
+BETAS, DECAY = (0.9, 0.95), 0.1
+NAMES = {
+    "adamw": "AdamW",
+    "bas": "BAS",
+    "nesterov": "BAS nesterov",
+    "nadam": "AdamW with look-ahead",
+    "float32": "BAS, float32 momentum",
+    "heads": "BAS, one head a block in qkv",
+    "nesterov-heads": "BAS nesterov, one head a block in qkv",
+    "qkv": "BAS, AdamW for qkv",
+    "embeddings": "BAS, AdamW for embeddings and head",
+    "mini": "Adam-mini's rule",
+    "gefen": "Gefen",
+    "lion": "Lion",
+    "muon": "Muon",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run.
+
+    Attributes
+    ----------
+    problem : str
+        Of `lemmata_core.testbeds.problem`; for `pretrain` > 0 the text that follows the other one.
+    optimizer : str
+        A key of `NAMES`.
+    lr : float
+    seed, steps : int
+    switch : int
+        Train with AdamW for so many of the steps, then go on with `optimizer` by `BAS.from_adamw`; 0: from the start.
+    pretrain : int
+        Train so many steps with AdamW on the other text before, at `pretrain_lr`; `optimizer` takes its state over
+        unless `fresh`.
+    pretrain_lr : float
+    fresh : bool
+    batch : int
+        0: the problem's own.
+    """
+
+    problem: str
+    optimizer: str
+    lr: float
+    seed: int
+    steps: int
+    switch: int = 0
+    pretrain: int = 0
+    pretrain_lr: float = 5e-3
+    fresh: bool = False
+    batch: int = 0
+
+
+def make_optimizer(kind: str, lr: float, model: nn.Module) -> torch.optim.Optimizer | tuple[torch.optim.Optimizer, ...]:
+    """The optimizer of a `Cell` for a model of the testbeds, with decay 0.1 and betas (0.9, 0.95).
+
+    Parameters
+    ----------
+    kind : str
+        A key of `NAMES`.
+    lr : float
+    model : torch.nn.Module
+
+    Returns
+    -------
+    torch.optim.Optimizer or tuple of them
+    """
+    shared: dict[str, Any] = {"lr": lr, "betas": BETAS, "weight_decay": DECAY}
+    params = list(model.parameters())
+    if kind == "adamw":
+        return torch.optim.AdamW(params, **shared, fused=True)
+    if kind == "lion":
+        return Lion(params, **shared)
+    if kind == "mini":
+        return AdamMini(params, **shared)
+    if kind == "muon":
+        return muon(model, lr, BETAS, DECAY)
+    if kind == "gefen":
+        from gefen import Gefen
+
+        optimizer: torch.optim.Optimizer = Gefen(params, **shared)
+        return optimizer
+    options: dict[str, dict[str, Any]] = {
+        "nadam": {"nesterov": True, "block": 1, "momentum_dtype": torch.float32},
+        "float32": {"momentum_dtype": torch.float32},
+        "nesterov": {"nesterov": True},
+        "nesterov-heads": {"nesterov": True},
+    }
+    return BAS(_groups(kind, model), **shared, **options.get(kind, {}))
+
+
+def _groups(kind: str, model: nn.Module) -> list[dict[str, Any]]:
+    """Parameters, with those that a variant treats otherwise in a group of their own."""
+    special: dict[str, dict[str, Any]] = {
+        "qkv": {"algorithm": "adamw"},
+        "embeddings": {"algorithm": "adamw"},
+        "heads": {"block": ("rows", 32)},
+        "nesterov-heads": {"block": ("rows", 32)},
+    }
+    if kind not in special:
+        return [{"params": list(model.parameters())}]
+    words = ("tokens", "positions", "head") if kind == "embeddings" else ("qkv",)
+    chosen: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    for name, param in model.named_parameters():
+        (chosen if any(word in name.split(".") for word in words) else rest).append(param)
+    return [{"params": rest}, {"params": chosen, **special[kind]}]
+
+
+def run_cell(cell: Cell) -> dict[str, Any]:
+    """Train one cell. Runs in a worker.
+
+    Returns
+    -------
+    dict
+        ``evaluated``, ``held_out_loss``, ``accuracy``, ``train_loss``.
+    """
+    from lemmata_core import testbeds
+
+    model, before = None, None
+    if cell.pretrain:
+        texts = ("kjv", "pydoc") if cell.problem == "pydoc" else ("pydoc", "kjv")
+        union = bytes(sorted(set(testbeds.corpus("kjv")) | set(testbeds.corpus("pydoc"))))
+        first = testbeds.text(texts[0], vocabulary=union)
+        problem = testbeds.text(texts[1], vocabulary=union)
+        made: list[torch.optim.Optimizer] = []
+
+        def pretrainer(net: nn.Module) -> torch.optim.Optimizer:
+            made.append(torch.optim.AdamW(net.parameters(), lr=cell.pretrain_lr, betas=BETAS, weight_decay=DECAY))
+            return made[0]
+
+        model = testbeds.train(first, pretrainer, cell.pretrain, cell.seed, evaluate_every=cell.pretrain).model
+        before = made[0]
+    else:
+        problem = testbeds.problem(cell.problem) if not cell.batch else testbeds.text(cell.problem, batch=cell.batch)
+    history = testbeds.train(
+        problem,
+        lambda net: _start(cell, net, before),
+        cell.steps,
+        cell.seed,
+        model=model,
+        evaluate_every=cell.steps // 5 if cell.steps >= 100 else cell.steps,
+        after_step=_switch(cell) if cell.switch else None,
+    )
+    return {
+        "evaluated": list(history.evaluated),
+        "held_out_loss": list(history.held_out_loss),
+        "accuracy": history.accuracy,
+        "train_loss": list(history.train_loss),
+    }
+
+
+def _start(
+    cell: Cell, net: nn.Module, before: torch.optim.Optimizer | None
+) -> torch.optim.Optimizer | tuple[torch.optim.Optimizer, ...]:
+    if before is None or cell.fresh:
+        return make_optimizer("adamw" if cell.switch else cell.optimizer, cell.lr, net)
+    for group in before.param_groups:
+        # The schedule starts anew, at this run's rate.
+        group.pop("initial_lr", None)
+        group["lr"] = cell.lr
+    if cell.optimizer == "adamw":
+        return before
+    return BAS.from_adamw(before, nesterov=cell.optimizer == "nesterov")
+
+
+def _switch(cell: Cell) -> Callable[..., torch.optim.Optimizer | None]:
+    def after_step(
+        done: int, _: nn.Module, optimizers: tuple[torch.optim.Optimizer, ...]
+    ) -> torch.optim.Optimizer | None:
+        if done != cell.switch or cell.optimizer == "adamw":
+            return None
+        return BAS.from_adamw(optimizers[0], nesterov=cell.optimizer == "nesterov")
+
+    return after_step
+
+
+# Runs that several claims share are trained once a process.
+_done: dict[Cell, dict[str, Any]] = {}
+
+
+def run_cells(context: Context, cells: Sequence[Cell], description: str) -> dict[Cell, dict[str, Any]]:
+    """Train cells on the context's executor; finished ones are kept in its folder and found again.
+
+    Parameters
+    ----------
+    context : Context
+    cells : sequence of Cell
+    description : str
+        For the progress bar.
+
+    Returns
+    -------
+    dict of Cell to dict
+        In the order of `cells`; see `run_cell`.
+    """
+    results = {}
+    for cell in cells:
+        kept = _done.get(cell) or _load(context, cell)
+        if kept is not None:
+            results[cell] = kept
+    missing = [cell for cell in dict.fromkeys(cells) if cell not in results]
+    with context.progress.task(description, total=len(cells)) as task:
+        task.advance(len(results))
+        # The longest first, so that no core waits for one at the end.
+        missing.sort(key=lambda cell: (cell.optimizer == "gefen", cell.batch, cell.steps + cell.pretrain), reverse=True)
+        futures = {context.executor.submit(run_cell, cell): cell for cell in missing}
+        for future in as_completed(futures):
+            cell = futures[future]
+            results[cell] = future.result()
+            _save(context, cell, results[cell])
+            task.advance()
+    _done.update(results)
+    return {cell: results[cell] for cell in cells}
+
+
+def _file_name(cell: Cell) -> str:
+    return "-".join(str(value) for value in asdict(cell).values()) + ".json"
+
+
+def _load(context: Context, cell: Cell) -> dict[str, Any] | None:
+    try:
+        loaded: dict[str, Any] = json.loads((context.workdir / _file_name(cell)).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return loaded
+
+
+def _save(context: Context, cell: Cell, result: dict[str, Any]) -> None:
+    with atomic_write(context.workdir / _file_name(cell)) as file:
+        json.dump(result, file)
+
+
+def final_losses(results: dict[Cell, dict[str, Any]], optimizer: str, **where: Any) -> list[float]:
+    """The final held-out losses of an optimizer, one a seed, of the cells whose attributes are `where`."""
+    return [
+        result["held_out_loss"][-1]
+        for cell, result in sorted(results.items(), key=lambda item: item[0].seed)
+        if cell.optimizer == optimizer and all(getattr(cell, key) == value for key, value in where.items())
+    ]
+
+
+def gaps(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """By how many per cent each loss of ours is above theirs."""
+    return [100 * (a / b - 1) for a, b in zip(ours, theirs)]
+
+
+def loss_curves(
+    results: dict[Cell, dict[str, Any]], chosen: Iterable[tuple[str, float]], title: str, unit: str, **where: Any
+) -> Series:
+    """Held-out loss over the steps, mean and range over the seeds, of the chosen (optimizer, learning rate) pairs."""
+    lines = {}
+    for optimizer, lr in chosen:
+        found = [
+            result
+            for cell, result in results.items()
+            if (cell.optimizer, cell.lr) == (optimizer, lr) and all(getattr(cell, k) == v for k, v in where.items())
+        ]
+        columns = list(zip(*(r["held_out_loss"] for r in found)))
+        steps = found[0]["evaluated"]
+        lines[f"{NAMES[optimizer]} {lr:g}"] = (
+            steps,
+            [fmean(c) for c in columns],
+            [min(c) for c in columns],
+            [max(c) for c in columns],
+        )
+    return Series(title, "step", f"held-out loss, {unit}", lines)

@@ -1,0 +1,115 @@
+"""Checked arrays and matrices: what `qubo_relax.Qubo` is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from lemmata_core import InvalidInput
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_COMPILED_FROM = 1_000_000  # pairs from which a compiled build repays its loading time
+
+
+def pair_matrix(
+    n: int, rows: NDArray[Any], cols: NDArray[Any], vals: NDArray[np.float64], linear: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], sparse.csr_array]:
+    """The linear term with the ``i == i`` values added in place, and the symmetric matrix of the other pairs."""
+    if rows.size > _COMPILED_FROM:
+        from qubo_relax.assemble import symmetric_csr
+
+        return linear, symmetric_csr(n, rows, cols, vals, linear)
+    own = rows == cols
+    np.add.at(linear, rows[own], vals[own])
+    r, c, v = rows[~own], cols[~own], vals[~own]
+    M = sparse.coo_array((np.r_[v, v], (np.r_[r, c], np.r_[c, r])), shape=(n, n))
+    return linear, canonical(M)
+
+
+def number(x: Any, name: str) -> float:
+    """A finite float."""
+    try:
+        value = float(x)
+    except (TypeError, ValueError):
+        value = np.nan
+    if not np.isfinite(value):
+        raise InvalidInput.argument(name, expected="a finite number", got=x)
+    return value
+
+
+def vector(x: Any, name: str, size: int | None = None, *, copy: bool = True) -> NDArray[np.float64]:
+    """A finite float64 vector, copied unless told otherwise."""
+    try:
+        v = np.array(x, dtype=np.float64) if copy else np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput.argument(name, expected="a 1-D array of finite numbers", got=x) from None
+    if v.ndim != 1 or (size is not None and v.size != size):
+        want = "a 1-D array of finite numbers" if size is None else f"{size} finite numbers"
+        raise InvalidInput.argument(name, expected=want, got=f"shape {v.shape}")
+    if not np.isfinite(v).all():
+        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+    return v
+
+
+def indices(x: Any, n: int, name: str) -> NDArray[Any]:
+    """Whole numbers in 0..n-1, as int32 where they fit."""
+    a = np.asarray(x)
+    if a.ndim != 1 or (a.size and a.dtype.kind not in "iu"):
+        raise InvalidInput.argument(name, expected="a 1-D array of whole numbers", got=f"{a.dtype}, shape {a.shape}")
+    if a.size and (a.min() < 0 or a.max() >= n):
+        raise InvalidInput.argument(name, expected=f"indices in 0..{n - 1}", got=f"{a.min()}..{a.max()}")
+    return a.astype(np.int32, copy=False) if n < 2**31 else a.astype(np.int64, copy=False)
+
+
+def square_matrix(Q: Any, name: str) -> sparse.csr_array:
+    """A square finite CSR array of anything dense, sparse or from torch."""
+    if hasattr(Q, "detach"):
+        Q = Q.detach().cpu().numpy() if not getattr(Q, "is_sparse", False) else Q.detach().cpu().to_dense().numpy()
+    try:
+        M = sparse.csr_array(Q, dtype=np.float64) if sparse.issparse(Q) else np.asarray(Q, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput.argument(name, expected="a square matrix of finite numbers", got=Q) from None
+    if M.ndim != 2 or M.shape[0] != M.shape[1]:
+        raise InvalidInput.argument(name, expected="a square matrix", got=f"shape {M.shape}")
+    if not np.isfinite(M.data if sparse.issparse(M) else M).all():
+        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+    return sparse.csr_array(M)
+
+
+def canonical(M: Any) -> sparse.csr_array:
+    """CSR, float64, duplicates summed, zeros dropped, indices sorted."""
+    S = sparse.csr_array(M, dtype=np.float64)
+    S.sum_duplicates()
+    S.eliminate_zeros()
+    S.sort_indices()
+    return S
+
+
+def symmetric_matrix(quadratic: Any, n: int) -> sparse.csr_array:
+    """A symmetric matrix with zero diagonal from a matrix, a strict triangle or a mapping of pairs."""
+    if isinstance(quadratic, Mapping):
+        keys = np.array(list(quadratic), dtype=np.int64).reshape(-1, 2)
+        vals = vector(list(quadratic.values()), "quadratic")
+        indices(keys.ravel(), n, "quadratic")
+        M = sparse.csr_array(sparse.coo_array((vals, (keys[:, 0], keys[:, 1])), shape=(n, n)))
+        M = M + M.T
+        if (keys[:, 0] == keys[:, 1]).any():
+            raise InvalidInput.argument("quadratic", expected="a zero diagonal", got="a key (i, i); use from_matrix")
+        return canonical(M)
+    M = canonical(square_matrix(quadratic, "quadratic"))
+    if M.shape[0] != n:
+        raise InvalidInput.argument("quadratic", expected=f"shape ({n}, {n})", got=f"shape {M.shape}")
+    if M.diagonal().any():
+        raise InvalidInput.argument("quadratic", expected="a zero diagonal (use Qubo.from_matrix)", got="a diagonal")
+    if sparse.triu(M, 1).nnz == 0 or sparse.tril(M, -1).nnz == 0:
+        return canonical(M + M.T)
+    gap = abs(M - M.T)
+    if gap.nnz and gap.max() > 1e-12 * abs(M).max():
+        raise InvalidInput.argument(
+            "quadratic", expected="a symmetric or strictly triangular matrix (use Qubo.from_matrix)", got="neither"
+        )
+    return M

@@ -1,0 +1,103 @@
+"""Growth with the number of nodes, memory at two million edges, and the fair assignment against HiGHS."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from time import perf_counter
+
+import numpy as np
+import scipy.sparse as sp
+from lemmata_core.progress import Progress
+from lemmata_core.timing import Benchmark, Ratio, growth, paired
+from riemann_fair import fair_assign, modified_sbm
+from riemann_fair.versus import Case, knn_case, ours
+from scipy.optimize import linprog
+
+SIZES = (20_000, 40_000, 70_000, 100_000)
+
+MEMORY = """
+import resource, sys, time
+from riemann_fair import FairSpectralClustering, modified_sbm
+graph = modified_sbm(100_000, 2, 8, scale=40.0, rng=0)
+before = time.perf_counter()
+FairSpectralClustering(8, affinity="precomputed", n_init=1, random_state=0).fit(
+    graph.affinity, sensitive_features=graph.groups)
+print(graph.affinity.nnz // 2, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, time.perf_counter() - before)
+"""
+
+
+def exponents(progress: Progress) -> Sequence[Ratio]:
+    """The exponent of the time in n; linear is 1."""
+    rows = []
+    with progress.task("growth", 2 * len(SIZES)) as bar:
+        for title, make, limit in (
+            ("block model of degree 40", lambda n: _model(n), 1.3),
+            ("kNN graph", knn_case, 1.6),
+        ):
+            times = []
+            for n in SIZES:
+                graph = make(n)
+                ours(graph, 0)()
+                seconds = []
+                for seed in range(5):
+                    start = perf_counter()
+                    ours(graph, seed)()
+                    seconds.append(perf_counter() - start)
+                times.append(float(np.median(seconds)))
+                bar.advance()
+            fit = growth(SIZES, times)
+            rows.append(Ratio(f"exponent in n, {title}, 20k to 100k", "linear growth", "", fit.exponent,
+                              fit.low, fit.high, limit, 1.15))  # fmt: skip
+    return rows
+
+
+def _model(n: int) -> Case:
+    graph = modified_sbm(n, 2, 4, scale=40.0, rng=0)
+    return Case("block model", graph.affinity, graph.groups, 4)
+
+
+def memory(progress: Progress) -> Sequence[Ratio]:
+    """Peak memory of a process that draws and clusters a graph of 2 million edges, over 3 GiB."""
+    with progress.task("memory", 1) as bar:
+        done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+        bar.advance()
+    edges, peak, seconds = done.stdout.split()
+    share = float(peak) / (3 * 2**30)
+    title = f"{int(edges)} edges, k = 8, fit in {float(seconds):.1f} s: peak memory"
+    return [Ratio(title, "3 GiB", "", share, share, share, 1.0, 1 / 3)]
+
+
+def assignment(progress: Progress) -> Sequence[Ratio]:
+    """Exact fair assignment against the linear program by HiGHS."""
+    rng = np.random.default_rng(0)
+    n, k, h = 5000, 8, 3
+    points, centres = rng.standard_normal((n, 4)), rng.standard_normal((k, 4))
+    cost = ((points[:, None] - centres) ** 2).sum(axis=2)
+    groups = rng.integers(0, h, n)
+    sizes = np.bincount(cost.argmin(axis=1), minlength=k)
+    exact = np.outer(np.bincount(groups), sizes) / n
+    low, high = np.floor(0.95 * exact).astype(int), np.ceil(1.05 * exact).astype(int)
+    once = sp.kron(sp.eye_array(n), np.ones((1, k)))
+    inside = sp.csr_array((np.ones(n), (groups, np.arange(n))), shape=(h, n))
+    counts = sp.kron(inside, sp.eye_array(k))
+    both = sp.csr_array(sp.vstack([counts, -counts]))
+
+    def program() -> float:
+        return linprog(cost.ravel(), A_ub=both, b_ub=np.concatenate([high.ravel(), -low.ravel()]), A_eq=once,
+                       b_eq=np.ones(n), bounds=(0, 1), method="highs").fun  # fmt: skip
+
+    with progress.task("fair assignment", 1) as bar:
+        assert abs(fair_assign(cost, groups, low, high).cost - program()) < 1e-6
+        timing = paired(lambda: fair_assign(cost, groups, low, high), program, repeats=5)
+        bar.advance()
+    return [Ratio.of("n = 5000, k = 8, 3 groups", "scipy linprog (HiGHS)", metadata.version("scipy"), timing, 0.05)]
+
+
+BENCHMARKS: tuple[Benchmark, ...] = (
+    Benchmark("riemann-fair/growth", exponents),
+    Benchmark("riemann-fair/memory", memory),
+    Benchmark("riemann-fair/assign", assignment),
+)
