@@ -59,7 +59,7 @@ def test_the_lock_file_is_not_tracked():
         pytest.param(PYPROJECT["tool"]["mypy"]["files"], id="mypy files"),
         pytest.param(read_pins(read("pyproject.toml")), id="pins"),
         pytest.param(re.findall(r"^\| \[([\w-]+)\]\(packages/", read("README.md"), re.MULTILINE), id="README table"),
-        pytest.param(re.findall(r"packages/([\w-]+)\.md$", read("mkdocs.yml"), re.MULTILINE)[1:], id="navigation"),
+        pytest.param(re.findall(r"- ([\w-]+): packages/", read("mkdocs.yml")), id="navigation"),
         pytest.param(re.findall(r"^    title: \"?(.+?)\"?$", read("CITATION.cff"), re.MULTILINE), id="citations"),
     ],
 )

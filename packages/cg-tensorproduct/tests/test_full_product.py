@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import cache
 
 import pytest
 import torch
@@ -19,20 +20,21 @@ PAIRS = [
 ]
 
 
-@pytest.fixture
-def float64():
-    """e3nn stores its constants in the default dtype at construction."""
+@cache
+def peer(pair, normalization):
+    """e3nn's product, made once: it compiles at construction. Its constants take the default dtype of that moment."""
     torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+    try:
+        return o3.FullTensorProduct(*pair, irrep_normalization=normalization)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("normalization", ["component", "norm", "none"])
-@pytest.mark.usefixtures("float64")
 def test_equals_e3nn(pair, normalization, algorithm, normal):
-    theirs = o3.FullTensorProduct(*pair, irrep_normalization=normalization)
+    theirs = peer(pair, normalization)
     ours = FullTensorProduct(*pair, irrep_normalization=normalization, algorithm=algorithm)
     ours.load_state_dict(theirs.state_dict())
     assert str(ours.irreps_out) == str(theirs.irreps_out)

@@ -85,12 +85,13 @@ def loop(progress):
     cases = [(kind, d) for kind in ("ball", "simplex") for d in (10, 100)]
     for kind, d in progress.track(cases, "the compiled loop"):
         domain, costs, rows, peer = _setting(kind, d)
-        many = np.tile(costs, (25, 1)), np.tile(rows, (25, 1)), np.full(10_000, -0.1)
+        many = np.tile(costs, (250, 1)), np.tile(rows, (250, 1)), np.full(100_000, -0.1)
+        few = np.tile(costs, (10, 1))
         learner = AnytimeCOCO(domain)
         # ours plays 25 times as many rounds
         timing = paired(
             lambda learner=learner, many=many: play_linear(learner, *many, record="light"),
-            _peer_rounds(peer, costs),
+            _peer_rounds(peer, few),
             repeats=REPEATS,
             warmup=1,
         )

@@ -1,6 +1,8 @@
 """The command: exit codes, JSON, pictures."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,12 @@ def test_comparison(tmp_path):
     done = run("compare", tmp_path / "g.txt", "--time", 0.05)
     assert done.exit_code == 0, done.output
     assert "dwave SA" in done.stdout
+
+
+def test_a_linear_program_prints_nothing_but_json(tmp_path):
+    pytest.importorskip("highspy")
+    (tmp_path / "m.lp").write_text("Maximize\n o: 3 x + 2 y\nSubject To\n c: 2 x + 2 y <= 3\nBinary\n x y\nEnd\n")
+    code = f"from qubo_relax.cli import main; main(['verify', {str(tmp_path / 'm.lp')!r}, '--json'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "certified"

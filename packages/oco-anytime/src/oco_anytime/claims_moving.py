@@ -96,7 +96,11 @@ def _dynamic(ctx: Context, streams: tuple[str, ...]) -> tuple[dict[Any, dict[str
         means[key]["worst_regret"] = max(r["regret"] for r in rs)
         means[key]["worst_certificate"] = max(r["certificate"] for r in rs)
         means[key]["worst_share"] = max(r["ccv_share"] for r in rs)
-    return means, shifts, {"rounds": rounds, "shifts": shifts, "seeds": seeds, "d": 5}
+    settings = {"rounds": rounds, "shifts": shifts, "seeds": seeds, "d": 5, "streams": streams}
+    settings["choice of streams"] = (
+        "ours, after looking at about ten; on some others the regret factor is above 2 (README)"
+    )
+    return means, shifts, settings
 
 
 def _mean_ratio(means: dict[Any, dict[str, float]], kind: str, shifts: int) -> float:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _task(env: str, name: str, seed: int, rounds: int) -> dict[str, Any]:
-    from oco_anytime.cli import make_environment, make_learner
+    from oco_anytime.named import make_environment, make_learner
     from oco_anytime.runner import play
 
     environment = make_environment(env, rounds, seed)

@@ -306,8 +306,9 @@ def read_lp(path: str | Path) -> BinaryLP:
     p = Path(path)
     if not p.is_file():
         raise FileNotFoundError(2, "No such file", str(p))
-    solver = highspy.Highs()
-    solver.silent()
+    # The class itself prints a banner on stdout before it can be silenced, which would spoil --json; its base does not.
+    solver: Any = highspy.Highs.__base__()
+    solver.setOptionValue("output_flag", False)
     if solver.readModel(str(p)) != highspy.HighsStatus.kOk:
         raise InvalidInput(f"{p.name}: expected a model that HiGHS can read")
     lp = solver.getLp()
