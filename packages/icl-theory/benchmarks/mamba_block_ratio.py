@@ -24,7 +24,8 @@ def mixer(use_mambapy: bool):
 
 def step(block, x):
     y = block(x)
-    grads = torch.autograd.grad(y.square().sum(), [p for p in block.parameters() if p.requires_grad])
+    parameters = dict(sorted(block.named_parameters()))
+    grads = torch.autograd.grad(y.square().sum(), list(parameters.values()))
     return y, grads
 
 
