@@ -132,3 +132,19 @@ def test_a_square_sparse_matrix_is_made_canonical_without_touching_the_input():
 def test_an_unusable_matrix_is_refused(value, options, message):
     with pytest.raises(InvalidInput, match=message):
         check.square_sparse(value, "w", **options)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: check.array([np.inf], "x", dtype=int, finite=False),
+        lambda: check.array([1e300], "x", dtype=np.float32),
+        lambda: check.array([70000], "x", dtype=np.float16),
+        lambda: check.in_range(10**400, "x"),
+        lambda: check.one_of(np.array([1, 2]), "x", ["a", "b"]),
+        lambda: check.square_sparse(sparse.coo_array([1.0, 2.0]), "x"),
+    ],
+)
+def test_what_python_or_numpy_would_choke_on_is_refused_by_name(call):
+    with pytest.raises(InvalidInput, match="x: expected"):
+        call()

@@ -53,7 +53,7 @@ class Point:
         self.name, self.content, self.dist = name, content, dist
 
     def load(self):
-        if isinstance(self.content, Exception):
+        if isinstance(self.content, BaseException):
             raise self.content
         return self.content
 
@@ -65,6 +65,8 @@ class Point:
         ([claim("a/x")], "TypeError: the entry point a of lemmata.claims is not a tuple of Claim"),
         ((claim("b/x"),), "ValueError: claim ids must have the form a/ID: b/x"),
         ((claim("a/x/y"),), "ValueError: claim ids must have the form a/ID: a/x/y"),
+        (SystemExit(3), "SystemExit: 3"),
+        ((claim("a/.."),), "ValueError: claim ids must have the form a/ID: a/.."),
         ((claim("a/"),), "ValueError: claim ids must have the form a/ID: a/"),
         ((claim("a/x"), claim("a/x")), "ValueError: claim ids occur twice: a/x"),
     ],

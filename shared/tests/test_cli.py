@@ -140,6 +140,7 @@ class Colour(Enum):
         (frozenset({"b", "a"}), ["a", "b"]),
         (range(2), [0, 1]),
         (None, None),
+        ("a\udcff", "a\\udcff"),
     ],
 )
 def test_values_become_plain(value, expected):

@@ -78,3 +78,11 @@ def test_a_closed_file_is_no_terminal_and_track_stands_alone(capsys):
     assert Progress(Closed())._mode == "log"
     assert list(track(range(3), "numbers")) == [0, 1, 2]
     assert capsys.readouterr().out == ""
+
+
+def test_brackets_in_a_description_or_note_are_text():
+    out = Terminal()
+    with Progress(out).task("part [/y]", total=1) as task:
+        task.note("loss [/nats]")
+        task.advance()
+    assert "part [/y]" in out.getvalue()

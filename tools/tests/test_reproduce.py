@@ -274,3 +274,48 @@ def test_report_of_what_is_no_run_is_refused(demo):
         done = demo.run("report", *words)
         assert done.returncode == 2
         assert done.stderr.startswith(message)
+
+
+ODD = """
+import os, tempfile
+from lemmata_core import Claim, Evidence, Verdict
+
+def moves(context):
+    os.chdir(tempfile.mkdtemp())
+    (context.workdir / "part").write_text("1")
+    return Evidence(headline="\\ud800 \u2264 1")
+
+def lines(context):
+    error = ValueError("first\\nsecond")
+    error.add_note("a note")
+    raise error
+
+def still(context):
+    return Evidence(headline="still")
+
+def yes(evidence):
+    return Verdict.holds("yes")
+
+def no_reason(evidence):
+    return Verdict.holds(object())
+
+def claim(id, run, accept=yes, **more):
+    return Claim(id=f"Odd_Package/{id}", statement="s", source="s", run=run, accept=accept, **more)
+
+CLAIMS = (claim("moves", moves), claim("lines", lines), claim("reason", still, no_reason), claim("last", still),
+    claim("requires", still, requires=("raises_at_import.sub",)))
+"""
+
+
+def test_odd_claims_cost_their_own_verdict_and_not_the_run(demo, add):
+    add("Odd_Package", ODD)
+    module = demo.folder / "site" / "raises_at_import"
+    module.mkdir()
+    (module / "__init__.py").write_text("raise RuntimeError")
+    words = ("reproduce", "odd-package", "--out", "out", "--executor", "serial")
+    done = demo.run(*words, DEMO_PACKAGES="Odd_Package", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert done.returncode == 1, done.stderr
+    found = rows(demo.folder / "out")
+    assert [row["verdict"] for row in found.values()] == ["holds", "error", "error", "holds", "not testable"]
+    assert found["lines"]["reason"] == "ValueError: first second"
+    assert "a note" in found["lines"]["error"]

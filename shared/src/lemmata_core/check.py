@@ -73,7 +73,7 @@ def array(
         raise InvalidInput.argument(name, expected=expected, got=f"shape {raw.shape}")
     if finite and raw.dtype.kind in "fc":
         _require_finite(raw, name, expected)
-    return _cast(raw, name, expected, dtype, copy=copy)
+    return _cast(raw, name, expected, dtype, finite=finite, copy=copy)
 
 
 def _fits(got: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
@@ -95,7 +95,9 @@ def _require_finite(raw: NDArray[Any], name: str, expected: str) -> None:
         raise InvalidInput.argument(name, expected=expected, got=f"{count} not finite, first {at}")
 
 
-def _cast(raw: NDArray[Any], name: str, expected: str, dtype: DTypeLike | None, *, copy: bool) -> NDArray[Any]:
+def _cast(
+    raw: NDArray[Any], name: str, expected: str, dtype: DTypeLike | None, *, finite: bool, copy: bool
+) -> NDArray[Any]:
     target = raw.dtype if dtype is None else np.dtype(dtype)
     if raw.dtype.kind == "c" and target.kind != "c":
         raise InvalidInput.argument(name, expected=expected, got=f"dtype {raw.dtype}")
@@ -104,9 +106,20 @@ def _cast(raw: NDArray[Any], name: str, expected: str, dtype: DTypeLike | None, 
         low, high = raw.min(), raw.max()
         if raw.dtype.kind == "f" and not bool((raw == np.floor(raw)).all()):
             raise InvalidInput.argument(name, expected=expected, got="numbers with a fractional part")
-        if int(low) < limits.min or int(high) > limits.max:
+        if not limits.min <= low <= high <= limits.max or int(high) > limits.max:
             raise InvalidInput.argument(name, expected=expected, got=f"values from {low} to {high}")
-    return np.array(raw, dtype=target, copy=True) if copy else raw.astype(target, copy=False)
+    with np.errstate(over="ignore"):
+        made = np.array(raw, dtype=target, copy=True) if copy else raw.astype(target, copy=False)
+    if (
+        finite
+        and target.kind in "fc"
+        and target != raw.dtype
+        and target.itemsize <= raw.dtype.itemsize
+        and not np.isfinite(made).all()
+    ):
+        got = f"an entry of size {np.abs(raw).max()}"
+        raise InvalidInput.argument(name, expected=f"{expected} that {target} can hold", got=got)
+    return made
 
 
 def _describe(
@@ -159,6 +172,8 @@ def square_sparse(x: Any, name: str, *, symmetric: bool = False, nonnegative: bo
 
     expected = "a square matrix of finite numbers"
     if sparse.issparse(x):
+        if x.ndim != 2:
+            raise InvalidInput.argument(name, expected=expected, got=f"shape {x.shape}")
         if x.dtype.kind not in "biuf":
             raise InvalidInput.argument(name, expected=expected, got=f"dtype {x.dtype}")
         matrix = sparse.csr_array(x, dtype=np.float64)
@@ -214,7 +229,10 @@ def in_range(
         given = given.item()
     if isinstance(given, (bool, np.bool_)) or not isinstance(given, numbers.Real):
         raise InvalidInput.argument(name, expected=expected, got=x)
-    value = float(given)
+    try:
+        value = float(given)
+    except OverflowError as err:
+        raise InvalidInput.argument(name, expected=expected, got="a number too large for a float") from err
     below = value < low or (low_open and value == low)
     above = value > high or (high_open and value == high)
     if not math.isfinite(value) or below or above:
@@ -259,7 +277,7 @@ def one_of(x: T, name: str, choices: Collection[T]) -> T:
     """
     try:
         known = x in choices
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):  # what has no hash, or whose comparison is an array or a tensor
         known = False
     if known:
         return x

@@ -225,18 +225,24 @@ def discover() -> dict[str, Package]:
         name, version = point.name, point.dist.version if point.dist else "unknown"
         try:
             claims = _checked(name, point.load())
-        except Exception as err:  # noqa: BLE001 - a broken package must not hide the others
+        except (Exception, SystemExit) as err:  # noqa: BLE001 - a broken package must not hide the others
             found[name] = Package(name, version, error=f"{type(err).__name__}: {err}")
         else:
             found[name] = Package(name, version, claims)
     return found
 
 
+def _is_folder_name(text: str) -> bool:
+    # A claim's results are kept in a folder of its name.
+    fits = text not in {"", ".", ".."} and len(text.encode(errors="replace")) <= 200
+    return fits and text.isprintable() and not set(text) & set('/\\:*?"<>|')
+
+
 def _checked(name: str, claims: object) -> tuple[Claim, ...]:
     if not isinstance(claims, tuple) or not all(isinstance(c, Claim) for c in claims):
         raise TypeError(f"the entry point {name} of {ENTRY_POINT_GROUP} is not a tuple of Claim")
     ids = [claim.id for claim in claims]
-    foreign = [i for i in ids if not i.startswith(f"{name}/") or i.count("/") != 1 or i.endswith("/")]
+    foreign = [i for i in ids if not i.startswith(f"{name}/") or not _is_folder_name(i.removeprefix(f"{name}/"))]
     if foreign:
         raise ValueError(f"claim ids must have the form {name}/ID: {', '.join(foreign)}")
     repeated = sorted({i for i in ids if ids.count(i) > 1})

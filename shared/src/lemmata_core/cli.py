@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -35,6 +36,7 @@ class _Group(TyperGroup):
     ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         debug = _take_debug(words)
+        _never_fail_to_print()
         try:
             code = super().main(
                 words,
@@ -58,6 +60,13 @@ class _Group(TyperGroup):
         if code == 130:
             print("error: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _never_fail_to_print() -> None:
+    # A terminal or a pipe in ASCII gets an escape for what it cannot show, not an error after minutes of work.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _take_debug(words: list[str]) -> bool:

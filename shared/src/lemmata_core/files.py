@@ -41,7 +41,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "w", *, encoding: str
     if mode not in {"w", "wb"}:
         raise ValueError(f"mode: expected 'w' or 'wb', got {mode!r}")
     target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:200]}.", suffix=".tmp")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.", suffix=".tmp")
     try:
         with os.fdopen(handle, mode, encoding=None if mode == "wb" else (encoding or "utf-8")) as file:
             yield file

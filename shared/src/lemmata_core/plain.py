@@ -31,7 +31,10 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, Enum):
         return plain(value.value)
-    if value is None or isinstance(value, (bool, int, str)):
+    if isinstance(value, str):
+        # Half of a surrogate pair (a file name that is not UTF-8) can be written to no file.
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))

@@ -195,12 +195,12 @@ def _make_bars(file: IO[str]) -> RichProgress:
     from rich.progress import Progress as RichProgress
 
     return RichProgress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[text]}", style="dim"),
+        TextColumn("{task.fields[text]}", style="dim", markup=False),
         console=Console(file=file),
         transient=True,
     )

@@ -50,7 +50,7 @@ def reproduce(
     from lemmata_tools import reproduce as runner
     from lemmata_tools import results
 
-    chosen = runner.plan([_normal(name) for name in packages or ()], claim or ())
+    chosen = runner.plan(packages or (), claim or ())
     settings = runner.Settings(scale=scale, seed=seed, spec=executor, out=out, fresh=fresh)
     runner.prepare(out)
     with runner.only_one(out):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
 import traceback
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
-from lemmata_core import Claim, Context, Evidence, InvalidInput, Package, Scale, Verdict, discover
+from lemmata_core import Claim, Context, Evidence, InvalidInput, Outcome, Package, Scale, Verdict, discover
 from lemmata_core.executor import executor as open_executor
 from lemmata_core.executor import one_thread
 from lemmata_core.plain import plain
@@ -59,10 +60,11 @@ def plan(names: Sequence[str], claim_ids: Sequence[str]) -> Plan:
     found = discover()
     if not found:
         raise InvalidInput("no installed package offers claims: install a lemmata package beside lemmata-tools")
-    unknown = [name for name in names if name not in found]
+    wanted_names = {normal_name(name) for name in names}
+    unknown = [name for name in names if normal_name(name) not in {normal_name(known) for known in found}]
     if unknown:
         raise InvalidInput.argument("PACKAGE", expected=f"one of {', '.join(found)}", got=", ".join(unknown))
-    chosen = [found[name] for name in found if not names or name in names]
+    chosen = [found[name] for name in found if not names or normal_name(name) in wanted_names]
     pairs = [(package, claim) for package in chosen for claim in package.claims]
     for wanted in claim_ids:
         if not any(wanted in {claim.id, _short(claim)} for _, claim in pairs):
@@ -72,6 +74,11 @@ def plan(names: Sequence[str], claim_ids: Sequence[str]) -> Plan:
         pairs = [(p, c) for p, c in pairs if c.id in claim_ids or _short(c) in claim_ids]
         chosen = [p for p in chosen if any(p is q for q, _ in pairs)]
     return Plan(tuple(pairs), tuple(p for p in chosen if p.error))
+
+
+def normal_name(name: str) -> str:
+    """A distribution's name in the one spelling that all of its spellings share."""
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 def _short(claim: Claim) -> str:
@@ -187,17 +194,18 @@ def _run_one(
     start = time.perf_counter()
     evidence: dict[str, Any] | None = None
     verdict = _untestable(claim, settings.scale)
-    error = ""
+    error = reason = ""
     if verdict is None:
         workdir = _workdir(claim, digest, settings)
         rng = np.random.default_rng(np.random.SeedSequence([settings.seed, crc32(claim.id.encode())]))
         try:
-            with one_thread():
+            with one_thread(), chdir(Path.cwd()):  # a claim that changes the folder leaves the next where it was
                 context = Context(scale=settings.scale, rng=rng, executor=pool, progress=progress, workdir=workdir)
                 evidence, verdict = _evaluate(claim, context)
-        except (Exception, SystemExit):  # noqa: BLE001
+        except (Exception, SystemExit) as err:  # noqa: BLE001
             # Reported with its traceback; the other claims go on. The partial work stays for the next try.
             error = traceback.format_exc()
+            reason = " ".join(f"{type(err).__name__}: {err}".split())
         else:
             shutil.rmtree(workdir, ignore_errors=True)
     return Result(
@@ -208,7 +216,7 @@ def _run_one(
         scale=str(settings.scale),
         seed=settings.seed,
         verdict=results.ERROR if verdict is None else str(verdict.outcome),
-        reason=error.strip().rpartition("\n")[2] if verdict is None else verdict.reason,
+        reason=reason if verdict is None else verdict.reason,
         evidence=evidence,
         seconds=round(time.perf_counter() - start, 3),
         error=error,
@@ -225,6 +233,8 @@ def _evaluate(claim: Claim, context: Context) -> tuple[dict[str, Any], Verdict]:
     verdict = claim.accept(evidence)
     if not isinstance(verdict, Verdict):
         raise TypeError(f"{claim.id}: accept gave {type(verdict).__name__}, not a Verdict")
+    if verdict.outcome not in list(Outcome) or not isinstance(verdict.reason, str):
+        raise TypeError(f"{claim.id}: accept gave {verdict}, not an Outcome with a reason")
     return plain(evidence), verdict
 
 
@@ -247,13 +257,14 @@ def _missing(claim: Claim) -> list[str]:
 def _importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
+    except Exception:  # noqa: BLE001 - a submodule is looked up by importing its package, which may raise anything
         return False
 
 
 def _workdir(claim: Claim, digest: str, settings: Settings) -> Path:
     # The digest is part of the name: partial work of other sources must not leak into a result of these.
-    folder = results.claim_folder(settings.out, claim.id)
+    # Absolute: workers and claims may stand in other folders.
+    folder = results.claim_folder(settings.out.absolute(), claim.id)
     name = f"{settings.scale}-{settings.seed}"
     current = folder / f"{name}-{digest}.work"
     for old in folder.glob(f"{name}-*.work"):

@@ -95,7 +95,10 @@ def describe(groups_or_optimizer: torch.optim.Optimizer | Iterable[Mapping[str, 
     InvalidInput
     """
     optimizer = isinstance(groups_or_optimizer, torch.optim.Optimizer)
-    groups = groups_or_optimizer.param_groups if optimizer else list(groups_or_optimizer)  # type: ignore[union-attr,arg-type]
+    try:
+        groups = groups_or_optimizer.param_groups if optimizer else list(groups_or_optimizer)  # type: ignore[union-attr,arg-type]
+    except TypeError:
+        groups = [groups_or_optimizer]  # type: ignore[list-item]
     if not all(isinstance(group, dict) and "params" in group for group in groups):
         raise InvalidInput.argument(
             "groups_or_optimizer", expected="an optimizer or a list of parameter groups", got=groups

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from lemmata_core import InvalidInput
+from lemmata_core.check import positive_int
 from torch import nn
 
 if TYPE_CHECKING:
@@ -73,17 +74,21 @@ def param_groups(
         raise InvalidInput.argument("model", expected="a torch.nn.Module", got=model)
     if policy not in POLICIES:
         raise InvalidInput.argument("policy", expected='"hidden" or "all"', got=policy)
-    patterns = dict(stacked or {})
+    patterns = _patterns(stacked)
     head_module = _find_head(model, head)
+    # A head of several layers is given by the module that holds them.
+    head_modules = set(head_module.modules()) if head_module is not None else set()
     rmnp = {"algorithm": "rmnp", "lr": lr, "weight_decay": weight_decay}
     adamw = {"algorithm": "adamw", "lr": aux_lr, "weight_decay": aux_weight_decay}
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     used = set()
     for name, module, param in _owned(model):
+        if isinstance(param, nn.parameter.UninitializedTensorMixin):
+            raise InvalidInput.argument("model", expected="parameters with a shape (run lazy modules once)", got=name)
         keys = dict(adamw)
         if param.ndim < 2 or isinstance(module, _NORMS):
             keys["weight_decay"] = 0.0
-        elif policy == "all" or not (isinstance(module, _EMBEDDINGS) or module is head_module):
+        elif policy == "all" or not (isinstance(module, _EMBEDDINGS) or module in head_modules):
             keys = rmnp | _orientation(module, name, param)
             for pattern, count in patterns.items():
                 if fnmatchcase(name, clean_name(pattern)):
@@ -97,6 +102,18 @@ def param_groups(
         expected = "patterns that match the name of a matrix in an 'rmnp' group"
         raise InvalidInput.argument("stacked", expected=expected, got=", ".join(unused))
     return sorted(groups.values(), key=lambda group: bool(group["algorithm"] == "adamw"))
+
+
+def _patterns(stacked: Any) -> dict[str, int]:
+    try:
+        patterns = dict(stacked or {})
+    except (TypeError, ValueError):
+        raise InvalidInput.argument("stacked", expected="a mapping of name patterns to counts", got=stacked) from None
+    for pattern, count in patterns.items():
+        if not isinstance(pattern, str):
+            raise InvalidInput.argument("stacked", expected="name patterns as keys", got=pattern)
+        positive_int(count, f"stacked[{pattern!r}]")
+    return patterns
 
 
 def clean_name(name: str) -> str:

@@ -66,7 +66,7 @@ def check_group(group: Mapping[str, Any]) -> None:
         if rmnp:
             read_layout(param.shape, group, name)
         if group["fused"]:
-            _check_fused(param, name, rmnp)
+            _check_fused(param, name, rmnp, group["momentum_dtype"])
 
 
 def native_available() -> bool:
@@ -79,13 +79,16 @@ def has_fused_adamw(param: Tensor) -> bool:
     return param.device.type in _FUSED_ADAMW and param.is_floating_point()
 
 
-def _check_fused(param: Tensor, name: str, rmnp: bool) -> None:
+def _check_fused(param: Tensor, name: str, rmnp: bool, momentum_dtype: torch.dtype | None) -> None:
     if not rmnp:
         ok = has_fused_adamw(param)
         expected = f"tensors on one of {', '.join(_FUSED_ADAMW)} for fused=True"
     elif param.device.type == "cpu":
-        ok = native_available() and param.dtype == torch.float32
-        expected = "float32 tensors on the CPU and the extra `cpu` (numba) for fused=True"
+        ok = native_available() and param.dtype == torch.float32 and momentum_dtype in (None, torch.float32)
+        ok = ok and (param.ndim > 2 or param.is_contiguous())
+        expected = (
+            "contiguous float32 tensors with momentum in float32 on the CPU and the extra `cpu` (numba) for fused=True"
+        )
     else:
         ok = param.device.type == "cuda"
         expected = "tensors on the CPU or a CUDA device for fused=True"
@@ -125,6 +128,8 @@ def _check_numbers(group: Mapping[str, Any]) -> None:
 
 def _check_range(key: str, value: object, low: float, high: float, expected: str) -> None:
     try:
+        if isinstance(value, (str, bytes)):  # "1e-3", as YAML reads it
+            raise TypeError
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise InvalidInput.argument(key, expected=expected, got=value) from None

@@ -67,10 +67,14 @@ def read_layout(shape: Sequence[int], group: Mapping[str, Any], name: str) -> La
         return _read.__wrapped__(tuple(shape), *keys, name)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)  # else True and 1.0 would be found as the 1 that was there before
 def _read(shape: tuple[int, ...], input_dim: Any, stacked: Any, kind: Any, name: str) -> Layout:
     # Kept, since a step asks again for every tensor.
     ndim = len(shape)
+    if ndim < 2:
+        raise InvalidInput.argument(
+            "params", expected="two or more dimensions under 'rmnp'", got=f"{name} of shape {shape}"
+        )
     if not isinstance(input_dim, int) or not -ndim <= input_dim < ndim:
         raise InvalidInput.argument(
             "input_dim", expected=f"an int from {-ndim} to {ndim - 1} for {name}", got=input_dim

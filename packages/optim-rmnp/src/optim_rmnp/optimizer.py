@@ -12,7 +12,7 @@ from torch._compile import _disable_dynamo
 from optim_rmnp.adamw import step_adamw_group
 from optim_rmnp.groups import ADAMW_DEFAULTS, GROUP_KEYS, MUON_KEYS, check_group, native_available, parameter_name
 from optim_rmnp.layout import Layout, matrix_views, read_layout
-from optim_rmnp.row_norm import update_scale
+from optim_rmnp.row_norm import LEAST_EPS, update_scale
 from optim_rmnp.sharding import (
     CutMatrix,
     check_gradient,
@@ -264,11 +264,15 @@ class RMNP(torch.optim.Optimizer):
         ------
         ValueError
             If the numbers of groups or parameters differ.
+        InvalidInput
+            If a state's shape, or the kind of state (momentum, or AdamW's averages), does not fit its parameter.
         """
         final: dict[str, Any] = {}
 
         def complete(_: torch.optim.Optimizer, loaded: dict[str, Any]) -> dict[str, Any]:
             groups = [_completed(new, old) for new, old in zip(loaded["param_groups"], self.param_groups)]
+            for group, own in zip(groups, self.param_groups):
+                _check_loaded(group, own["params"], loaded["state"])
             final.update(loaded, param_groups=groups + loaded["param_groups"][len(groups) :])
             return final
 
@@ -290,10 +294,29 @@ class RMNP(torch.optim.Optimizer):
         for group, saved in zip(self.param_groups, loaded["param_groups"]):
             dtype = group.get("momentum_dtype")
             for param, key in zip(group["params"], saved["params"]):
-                stored = loaded["state"].get(key, {}).get("momentum_buffer")
+                entries = loaded["state"].get(key, {})
+                for name, value in self.state.get(param, {}).items():
+                    if isinstance(value, Tensor) and value is entries.get(name):  # torch shares it with the caller
+                        self.state[param][name] = value.clone()
+                stored = entries.get("momentum_buffer")
                 if dtype is not None and stored is not None:
-                    # A copy, as torch's own loading makes where dtype and device already agree.
                     self.state[param]["momentum_buffer"] = stored.to(dtype=dtype, device=param.device, copy=True)
+
+
+def _check_loaded(group: dict[str, Any], params: list[Tensor], state: dict[Any, Any]) -> None:
+    """Refuse a checkpoint of other tensors: torch checks their number only, and the kernels trust the shapes."""
+    key = "momentum_buffer" if group["algorithm"] == "rmnp" else "exp_avg"
+    for param, number in zip(params, group["params"]):
+        entries = state.get(number) or {}
+        if group["algorithm"] == "rmnp":
+            read_layout(param.shape, group, f"parameter {number}")
+        if not entries:
+            continue
+        shape = tuple(entries[key].shape) if key in entries else None
+        if shape != tuple(param.shape):
+            got = f"shape {shape}" if shape else ", ".join(map(str, entries))
+            expected = f"{key} of shape {tuple(param.shape)} for parameter {number} in an {group['algorithm']!r} group"
+            raise InvalidInput.argument("state_dict", expected=expected, got=got)
 
 
 def _completed(saved: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -314,7 +337,7 @@ def _rule(group: dict[str, Any], layout: Layout) -> Rule:
         weight_decay=group["weight_decay"],
         momentum=group["momentum"],
         nesterov=group["nesterov"],
-        eps=group["eps"],
+        eps=max(group["eps"], LEAST_EPS),
         scale=update_scale(layout.rows, layout.fan_in, group["adjust_lr_fn"]),
         maximize=group["maximize"],
         hold=group["zero_rows"] == "hold",
@@ -326,6 +349,9 @@ def _check_gradients(group: dict[str, Any]) -> None:
         grad = param.grad
         if grad is None:
             continue
+        if group["algorithm"] == "rmnp":  # its keys may have been changed or loaded since they were checked
+            layout = read_layout(param.shape, group, "a parameter")
+            update_scale(layout.rows, layout.fan_in, group["adjust_lr_fn"])
         if grad.layout != torch.strided:
             expected = "a dense tensor (an embedding gives one with sparse=False)"
             name = parameter_name(group, position)

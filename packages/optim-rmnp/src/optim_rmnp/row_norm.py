@@ -9,6 +9,8 @@ import torch
 from lemmata_core import InvalidInput
 from torch import Tensor
 
+# The least floor of a norm: with eps 0 a row of zeros would be 0/0.
+LEAST_EPS = 1e-30
 ADJUST_LR_FNS = ("original", "match_rms_adamw", "spectral_unclamped", "none")
 
 
@@ -29,7 +31,7 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
     -------
     torch.Tensor
         Shape and dtype of `x`; every row has norm 1, or its norm over `eps` if that is below 1. A row that holds
-        a NaN or an infinity is NaN throughout.
+        a NaN or an infinity, or whose squares overflow (a norm above 1.8e19 in float32), is NaN throughout.
 
     Raises
     ------
@@ -47,7 +49,8 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
     axis: Any = dim
     if not isinstance(axis, int) or not -x.ndim <= dim < x.ndim:
         raise InvalidInput.argument("dim", expected=f"an int from {-x.ndim} to {x.ndim - 1}", got=dim)
-    if not eps >= 0:
+    floor: Any = eps
+    if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not eps >= 0:
         raise InvalidInput.argument("eps", expected="a number >= 0", got=eps)
     wide = x.to(compute_dtype(x.dtype))
     return (wide / floored_norm(wide, eps, dim)).to(x.dtype)
@@ -55,6 +58,7 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
 
 def floored_norm(x: Tensor, eps: float, dim: int = -1) -> Tensor:
     """Norms along `dim` (kept), at least `eps`; NaN where a norm is not finite, so that no such row passes as 0."""
+    eps = max(eps, LEAST_EPS)
     norm: Tensor = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
     if x.requires_grad:
         return (norm + (norm - norm)).clamp_min(eps)

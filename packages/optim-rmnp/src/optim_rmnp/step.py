@@ -6,6 +6,7 @@ A matrix here is a 2-D view whose rows are output neurons; how a parameter becom
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from lemmata_core import InvalidInput
@@ -89,6 +90,11 @@ def rmnp_step(
         U  = lerp(G, M, mu) if nesterov else M
         W <- W (1 - lr weight_decay) - (lr scale / max(||U_i||, eps)) U
     """
+    given: tuple[Any, ...] = (param, grad, momentum_buffer)
+    if not all(isinstance(t, Tensor) and t.is_floating_point() for t in given):
+        expected = "three floating-point tensors"
+        got = ", ".join(str(getattr(t, "dtype", type(t).__name__)) for t in given)
+        raise InvalidInput.argument("param, grad, momentum_buffer", expected=expected, got=got)
     if param.ndim != 2 or grad.shape != param.shape or momentum_buffer.shape != param.shape:
         got = f"{tuple(param.shape)}, {tuple(grad.shape)} and {tuple(momentum_buffer.shape)}"
         raise InvalidInput.argument("param, grad, momentum_buffer", expected="three matrices of one shape", got=got)
