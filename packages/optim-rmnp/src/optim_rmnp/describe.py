@@ -98,7 +98,7 @@ def describe(groups_or_optimizer: torch.optim.Optimizer | Iterable[Mapping[str, 
     try:
         groups = groups_or_optimizer.param_groups if optimizer else list(groups_or_optimizer)  # type: ignore[union-attr,arg-type]
     except TypeError:
-        groups = [groups_or_optimizer]  # type: ignore[list-item]
+        groups = [groups_or_optimizer]
     if not all(isinstance(group, dict) and "params" in group for group in groups):
         raise InvalidInput.argument(
             "groups_or_optimizer", expected="an optimizer or a list of parameter groups", got=groups

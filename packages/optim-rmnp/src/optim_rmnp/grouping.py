@@ -83,7 +83,7 @@ def param_groups(
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     used = set()
     for name, module, param in _owned(model):
-        if isinstance(param, nn.parameter.UninitializedTensorMixin):
+        if nn.parameter.is_lazy(param):
             raise InvalidInput.argument("model", expected="parameters with a shape (run lazy modules once)", got=name)
         keys = dict(adamw)
         if param.ndim < 2 or isinstance(module, _NORMS):
