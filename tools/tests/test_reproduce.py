@@ -319,3 +319,17 @@ def test_odd_claims_cost_their_own_verdict_and_not_the_run(demo, add):
     assert [row["verdict"] for row in found.values()] == ["holds", "error", "error", "holds", "not testable"]
     assert found["lines"]["reason"] == "ValueError: first second"
     assert "a note" in found["lines"]["error"]
+
+
+def test_a_part_of_the_evidence_is_a_difference_and_a_missing_machine_is_not_missed(demo):
+    assert demo.run("reproduce", "--out", "out", DEMO_CLAIMS="draw").returncode == 0
+    path = demo.folder / "out" / "results.json"
+    data = json.loads(path.read_text())
+    data["machine"] = None
+    path.write_text(json.dumps(data))
+    assert demo.run("report", "out").returncode == 0
+    del data["claims"][0]["evidence"]["timed"]
+    (demo.folder / "part.json").write_text(json.dumps(data))
+    done = demo.run("report", "--same", "out", "part.json")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("demo-package/draw: evidence.timed: only in the first")

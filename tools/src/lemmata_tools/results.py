@@ -184,7 +184,8 @@ def load_all(folder: Path) -> tuple[dict[str, Any], list[Result]]:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
             raise InvalidInput.argument(str(path), expected=f"schema {SCHEMA}", got=document["schema"])
-        return document["machine"], [Result(**row) for row in document["claims"]]
+        found = [Result(**row) for row in document["claims"]]
+        return dict(document["machine"] or {}), found
     except OSError as err:
         raise InvalidInput.argument(
             str(folder), expected="the folder of a run (lemmata reproduce)", got=str(err)
@@ -220,17 +221,17 @@ def _stable(result: Result) -> dict[str, Any]:
     evidence = data["evidence"]
     if evidence is None:
         return data
-    timed = set(evidence["timed"])
-    if timed or any(table["timed"] for table in evidence["tables"]):
+    timed, tables = set(evidence.get("timed", ())), evidence.get("tables", ())
+    if timed or any(table["timed"] for table in tables):
         # The sentences quote the figures; their verdict may turn on them.
         data.pop("reason")
     if timed:
         data.pop("verdict")
-    if "headline" in timed or timed & set(evidence["values"]):
-        evidence.pop("headline")
-    evidence["values"] = {k: v for k, v in evidence["values"].items() if k not in timed}
-    evidence["series"] = [s for s in evidence["series"] if s["title"] not in timed]
-    for table in evidence["tables"]:
+    if "headline" in timed or timed & set(evidence.get("values", ())):
+        evidence.pop("headline", None)
+    evidence["values"] = {k: v for k, v in evidence.get("values", {}).items() if k not in timed}
+    evidence["series"] = [s for s in evidence.get("series", ()) if s["title"] not in timed]
+    for table in tables:
         hidden = {i for i, column in enumerate(table["columns"]) if column in table["timed"]}
         table["rows"] = [[None if i in hidden else v for i, v in enumerate(row)] for row in table["rows"]]
     return data
