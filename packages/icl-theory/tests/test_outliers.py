@@ -429,3 +429,13 @@ def test_prompts_from_real_data():
     assert all(len(set(row)) == 4 for row in prompts.y.tolist())
     with pytest.raises(InvalidInput, match=r"^length: expected"):
         prompts_from_table(X, y, 11)
+
+
+def test_no_file_hides_a_public_function_of_its_name():
+    import pkgutil
+
+    import icl_theory
+
+    files = {module.name for module in pkgutil.iter_modules(icl_theory.__path__)}
+    hidden = [n for n in icl_theory.__all__ if n in files and not isinstance(getattr(icl_theory, n), type(pkgutil))]
+    assert hidden == []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from icl_theory.risk import MixtureStudy, RiskReport, decompose, mixture_study
     from icl_theory.scan import selective_scan, selective_scan_fn
     from icl_theory.ssm import MambaBlock, MambaLayer
-    from icl_theory.stress import prompts_from_table, stress
+    from icl_theory.stressing import prompts_from_table, stress
     from icl_theory.sweep import PhaseDiagram, phase_diagram
     from icl_theory.training import TrainResult, evaluate, train
     from icl_theory.uniform import SoftHistogram, UniformAttention, fit_least_squares
@@ -54,7 +54,7 @@ _HOME = {
     "risk": ("MixtureStudy", "RiskReport", "decompose", "mixture_study"),
     "scan": ("selective_scan", "selective_scan_fn"),
     "ssm": ("MambaBlock", "MambaLayer"),
-    "stress": ("prompts_from_table", "stress"),
+    "stressing": ("prompts_from_table", "stress"),
     "sweep": ("PhaseDiagram", "phase_diagram"),
     "training": ("TrainResult", "evaluate", "train"),
     "uniform": ("SoftHistogram", "UniformAttention", "fit_least_squares"),
