@@ -188,7 +188,8 @@ def test_equal_runs_differ_nowhere(tmp_path):
     assert same(a, b) == []
 
 
-def test_runs_at_several_scales_say_which(tmp_path):
+def test_runs_at_several_scales_say_which(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # the temporary folder's name may be long, and the lines would be cut
     runs = [result(), result(scale="laptop")]
     assert "laptop, seed 0" in " ".join(compare(*pair(tmp_path, runs, runs)).split())
 
