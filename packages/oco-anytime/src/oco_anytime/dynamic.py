@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import in_range, positive_int
+from lemmata_core.check import array, in_range, positive_int
 
-from oco_anytime.domains.base import vector
+from oco_anytime.domains.base import contiguous, vector
+from oco_anytime.interface import reading_state
 from oco_anytime.learner import AnytimeCOCO
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class DynamicCOCO(AnytimeCOCO):
         self._grown = 1.0
         self._path_total = self._path_epoch = self._past = 0.0
         self._last: Vector | None = None
+        self._settings |= {"n_experts": self.n_experts, "path": path}
         self._rescale()
         self._Y = np.tile(self._x, (self.n_experts, 1))
         self._L = np.zeros(self.n_experts)
@@ -211,15 +213,16 @@ class DynamicCOCO(AnytimeCOCO):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Take over a state; see `AnytimeCOCO.load_state_dict`."""
-        Y = np.array(state.get("Y", ()), dtype=float)
-        if Y.shape != (self.n_experts, self.domain.dim):
-            expected = f"experts of shape ({self.n_experts}, {self.domain.dim})"
-            raise InvalidInput.argument("state['Y']", expected=expected, got=f"shape {Y.shape}")
-        super().load_state_dict(state)
-        self._Y, self._L = Y, np.array(state["L"], dtype=float)
-        self._grown, self._past = float(state["grown"]), float(state["past"])
-        self._path_total, self._path_epoch = float(state["path_total"]), float(state["path_epoch"])
-        self._last = None if state["last"] is None else np.array(state["last"], dtype=float)
+        with reading_state(self, self._settings, state):
+            common = self._read(state)
+            Y = array(state["Y"], "state['Y']", shape=(self.n_experts, self.domain.dim), copy=True)
+            L = vector(state["L"], "state['L']", self.n_experts).copy()
+            last = None if state["last"] is None else vector(state["last"], "state['last']", self.domain.dim).copy()
+            names = ("grown", "past", "path_total", "path_epoch")
+            grown, *path = (in_range(state[name], f"state[{name!r}]", 0.0) for name in names)
+        self._take_over(*common)
+        self._Y, self._L, self._last, self._grown = contiguous(Y), L, last, grown
+        self._past, self._path_total, self._path_epoch = path
         self._rescale()
         return self
 

@@ -16,10 +16,11 @@ from oco_anytime import penalty, schedules
 from oco_anytime.projections import dot, leaf, norm, project
 
 # settings, fixed for the life of a learner
-(C_D, C_W0, C_PACE, C_EPS, C_PENALTY, C_SCHEDULE, C_CLOCK, C_AGG, C_KNOWN, C_HORIZON, C_DOUBLING, C_CD, C_LAM) = range(
-    13
-)
-N_CFG = 13
+(
+    C_D, C_W0, C_PACE, C_EPS, C_PENALTY, C_SCHEDULE, C_CLOCK, C_AGG, C_KNOWN, C_HORIZON, C_DOUBLING, C_CD, C_LAM,
+    C_CHECK,
+) = range(14)  # fmt: skip
+N_CFG = 14
 P_NONE, P_LYAPUNOV, P_BUDGETED = range(3)
 S_SQRT, S_SUMMABLE, S_FIXED = range(3)
 K_ROUNDS, K_VIOLATIONS = range(2)
@@ -259,12 +260,13 @@ def advance(cfg, s, z, n, ccv, x, c, v, a, g, y):
 @njit(cache=True, error_model="numpy")
 def update(cfg, s, z, n, ccv, x, c, v, a, code, p, q, w, total, new):
     """A checked round on a compiled domain. Returns 0, or the number of the input (1, 2, 3) that is not finite."""
-    if not_finite(c):
-        return 1
-    if not_finite(v):
-        return 2
-    if not_finite(a):
-        return 3
+    if cfg[C_CHECK] != 0.0:
+        if not_finite(c):
+            return 1
+        if not_finite(v):
+            return 2
+        if not_finite(a):
+            return 3
     work = np.empty((2, x.size))
     if advance(cfg, s, z, n, ccv, x, c, v, a, work[0], new):
         project(code, p, q, w, total, new, new, work[1])

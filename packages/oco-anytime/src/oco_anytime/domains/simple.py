@@ -8,7 +8,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import positive_int
 
-from oco_anytime.domains.base import Compiled, Domain, box_rows, positive, vector
+from oco_anytime.domains.base import Compiled, Domain, box_rows, ends, positive, vector
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -302,13 +302,7 @@ class BudgetSet(_OneRow):
 
 
 def _bounds(d: int, lower: ArrayLike, upper: ArrayLike, name: str = "upper") -> tuple[Vector, Vector]:
-    try:
-        lo = np.array(np.broadcast_to(np.asarray(lower, dtype=float), (d,)))
-        up = np.array(np.broadcast_to(np.asarray(upper, dtype=float), (d,)))
-    except ValueError:
-        raise InvalidInput.argument(
-            name, expected=f"a number or a vector of {d}", got=f"shape {np.shape(upper)}"
-        ) from None
+    lo, up = ends("lower", lower, d), ends(name, upper, d)
     if not (np.isfinite(lo).all() and np.isfinite(up).all()):
         raise InvalidInput.argument(name, expected="finite bounds (the domain must be bounded)", got="NaN or infinity")
     if (lo > up).any():
