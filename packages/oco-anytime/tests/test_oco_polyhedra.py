@@ -205,6 +205,17 @@ def test_a_flow_is_split_into_routes():
     assert domain.sample_path(x, 0) in [p for p, _ in paths]
 
 
+def test_thousands_of_cycles_are_cancelled():
+    n = 1500
+    pairs = [arc for i in range(n) for arc in ((i, i + 1), (i + 1, i))]
+    domain = FlowPolytope(pairs, 0, n, 1.0, 2.0)
+    x = np.tile([2.0, 1.0], n)
+    assert domain.contains(x)
+    ((path, weight),) = domain.decompose(x)
+    assert weight == pytest.approx(1.0)
+    assert path == tuple(range(0, 2 * n, 2))
+
+
 BAD = [
     (lambda: FlowPolytope([], 0, 1), "arcs"),
     (lambda: FlowPolytope([(0, 1)], 0, 0), "sink"),

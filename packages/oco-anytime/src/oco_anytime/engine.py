@@ -109,7 +109,8 @@ class PenaltyLearner(Learner):
 
     def _start(self, x0: ArrayLike | None) -> Vector:
         if x0 is None:
-            return self.domain.project(self.domain.center())
+            center = self.domain.center()
+            return center if self.domain.contains(center, 1e-9) else self.domain.project(center)
         x = vector(x0, "x0", self.domain.dim)
         if not self.domain.contains(x, 1e-9):
             raise InvalidInput.argument("x0", expected="a point of the domain", got=str(x))
@@ -176,7 +177,8 @@ class PenaltyLearner(Learner):
         self._check_finite(c, v, a)
         kept = [b.copy() for b in (self._cfg, self._s, self._z, self._n, self._ccv)]
         mine = (self._cfg, self._s, self._z, self._n, self._ccv)
-        if self._k.advance(*mine, self._x, c, v, a, np.empty(new.size), new):
+        new[:] = self._x
+        if self._k.advance(*mine, new, c, v, a, np.empty(new.size)):
             try:
                 new = self.domain._project(new)
             except BaseException:
@@ -187,7 +189,7 @@ class PenaltyLearner(Learner):
 
     def _check_finite(self, c: Vector, v: Vector, a: Vector) -> None:
         for name, value in (("cost_grad", c), ("violation", v), ("violation_grad", a)):
-            if self._k.not_finite(value):
+            if self._k.not_finite(value.ravel()):
                 raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
 
     def _know_rows(self, m: int) -> None:

@@ -3,17 +3,18 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from oco_anytime.kernels import BANK, C_D, EPOCHS, GF, NV, ROOT_S, TAU, UNIT, VE, E, H, W, absorb, price
-from oco_anytime.projections import dot
+from oco_anytime.projections import dot, entry
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def mix(cfg, s, Y, L, x):
     """X = sum p_i y_i with p_i ~ exp(-r (L_i - min L)), r = sqrt(2 log K)/(D sqrt H); uniform while H = 0."""
     K = L.size
-    best = L.min()
+    best = L[0]
+    for i in range(1, K):
+        best = min(best, L[i])
     rate = 0.0
     if s[H] > 0.0:
         rate = math.sqrt(2.0 * math.log(K)) / (cfg[C_D] * s[UNIT] * math.sqrt(s[H]))
@@ -28,7 +29,7 @@ def mix(cfg, s, Y, L, x):
         x[j] /= total
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def round_(cfg, s, z, n, ccv, x, c, v, a, Y, L, new):
     """Price the round at x, charge the experts, and put their points before projection into `new`.
 
@@ -51,7 +52,7 @@ def round_(cfg, s, z, n, ccv, x, c, v, a, Y, L, new):
     return inv > 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def certified(cfg, s, L, path):
     """min_i [(D/2 + P) sqrt H/kappa_i + kappa_i D E/2 - L_i] - W for the current epoch."""
     best = np.inf
@@ -63,7 +64,7 @@ def certified(cfg, s, L, path):
     return best - s[W]
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def restart(cfg, s, z, n, x, Y, L, path):
     """A new epoch: bank the certificate, send every expert to x, forget the rest."""
     s[BANK] += certified(cfg, s, L, path)

@@ -195,8 +195,14 @@ def reading_state(learner: Learner, settings: dict[str, Any], state: Mapping[str
     mine = state_head(learner, settings)
     if not isinstance(state, Mapping):
         raise InvalidInput.argument("state", expected="a dictionary of state_dict()", got=type(state).__name__)
+    theirs = state.get("settings")
     for key, value in mine.items():
-        if state.get(key) != value:
+        if key == "settings" and isinstance(theirs, Mapping):
+            for name in [*value, *(other for other in theirs if other not in value)]:
+                if name not in value or name not in theirs or theirs[name] != value[name]:
+                    got, expected = theirs.get(name), str(value.get(name))
+                    raise InvalidInput.argument(f"state['settings'][{name!r}]", expected=expected, got=got)
+        elif state.get(key) != value:
             raise InvalidInput.argument(f"state[{key!r}]", expected=str(value), got=state.get(key))
     try:
         yield

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from oco_anytime import penalty, schedules
-from oco_anytime.projections import dot, leaf, norm, project
+from oco_anytime.projections import dot, entry, entry_stage, leaf, norm, project, stage
 
 # settings, fixed for the life of a learner
 (
@@ -38,20 +38,19 @@ Z_MAX = penalty.Z_MAX
 _SQRT2 = math.sqrt(2.0)
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def not_finite(a):
-    """Whether a contiguous array of any shape holds a NaN or an infinity."""
-    flat = a.reshape(a.size)
-    if math.isfinite(dot(flat, flat)):
+    """Whether a contiguous vector holds a NaN or an infinity."""
+    if math.isfinite(dot(a, a)):
         return False
     # the square may overflow where the numbers do not
-    for x in flat:  # noqa: SIM110 - numba compiles no generator
+    for x in a:  # noqa: SIM110 - numba compiles no generator
         if not math.isfinite(x):
             return True
     return False
 
 
-@leaf
+@entry_stage
 def certified(cfg, s):
     """The regret certificate of section "certificate" of the theory page, O(1)."""
     c = s[BANK]
@@ -136,7 +135,7 @@ def _aggregate(agg, ccv, v, a, g):
     return vs, top, an if agg == A_EACH else norm(g)
 
 
-@leaf
+@stage
 def price(cfg, s, z, n, ccv, c, v, a, g):
     """Account for one round and put the surrogate gradient c + w a into `g`.
 
@@ -240,9 +239,9 @@ def absorb(s, g):
     return 1.0 / (root * s[UNIT])
 
 
-@leaf
-def advance(cfg, s, z, n, ccv, x, c, v, a, g, y):
-    """One round up to the projection: `y` is the point to project. Returns False where x stays as it is."""
+@entry_stage
+def advance(cfg, s, z, n, ccv, x, c, v, a, g):
+    """One round up to the projection: `x` takes its step in place. Returns False where it stays as it is."""
     if cfg[C_DOUBLING] != 0.0 and s[TAU] >= cfg[C_HORIZON]:
         s[BANK] = certified(cfg, s)
         _restart(s, z, n)
@@ -253,11 +252,11 @@ def advance(cfg, s, z, n, ccv, x, c, v, a, g, y):
         return False
     step = cfg[C_D] / _SQRT2 * inv
     for j in range(x.size):
-        y[j] = x[j] - step * g[j]
+        x[j] -= step * g[j]
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def update(cfg, s, z, n, ccv, x, c, v, a, code, p, q, w, total, new):
     """A checked round on a compiled domain. Returns 0, or the number of the input (1, 2, 3) that is not finite."""
     if cfg[C_CHECK] != 0.0:
@@ -265,18 +264,17 @@ def update(cfg, s, z, n, ccv, x, c, v, a, code, p, q, w, total, new):
             return 1
         if not_finite(v):
             return 2
-        if not_finite(a):
+        if not_finite(a.reshape(a.size)):
             return 3
     work = np.empty((2, x.size))
-    if advance(cfg, s, z, n, ccv, x, c, v, a, work[0], new):
-        project(code, p, q, w, total, new, new, work[1])
-    else:
-        for j in range(x.size):
-            new[j] = x[j]
+    for j in range(x.size):
+        new[j] = x[j]
+    if advance(cfg, s, z, n, ccv, new, c, v, a, work[0]):
+        project(code, p, q, w, total, new, work[1])
     return 0
 
 
-@njit(cache=True, error_model="numpy", nogil=True, _nrt=False)
+@njit(cache=True, error_model="numpy", nogil=True, _nrt=False, no_cfunc_wrapper=True)
 def play(cfg, s, z, n, ccv, x, C, Cg, A, Ag, b, code, p, q, w, total, first, marks, X, cost, viol, cert, g, work, v):
     """Rounds first + 1, first + 2, .. on given linear costs and constraints; x and the state are advanced in place.
 
@@ -294,8 +292,8 @@ def play(cfg, s, z, n, ccv, x, C, Cg, A, Ag, b, code, p, q, w, total, first, mar
         for i in range(m):
             v[i] = dot(A[t, i], x) - b[t, i]
             viol[k, i] += max(0.0, v[i])
-        if advance(cfg, s, z, n, ccv, x, Cg[t], v, Ag[t], g, x):
-            project(code, p, q, w, total, x, x, work)
+        if advance(cfg, s, z, n, ccv, x, Cg[t], v, Ag[t], g):
+            project(code, p, q, w, total, x, work)
         if marks[k] == first + t + 1:
             cert[k] = certified(cfg, s)
             k += 1
