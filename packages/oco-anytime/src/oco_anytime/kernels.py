@@ -110,29 +110,45 @@ def _rate(cfg, clock, rows):
 
 @leaf
 def _aggregate(agg, ccv, v, a, g):
-    """Put the aggregated gradient into g; returns (violation, index of the largest, largest row norm)."""
+    """Put the aggregated gradient into g; returns (violation, norm of g, largest norm of a single row)."""
     top, vs, an = -1, 0.0, 0.0
     for i in range(v.size):
         if v[i] > 0.0:
             ccv[i] += v[i]
+            vs += v[i]
             if top < 0 or v[i] > v[top]:
                 top = i
     if top < 0:
-        return 0.0, top, 0.0
-    if agg == A_MAX:
-        for j in range(g.size):
-            g[j] = a[top, j]
-        return v[top], top, norm(g)
+        return 0.0, 0.0, 0.0
     for j in range(g.size):
-        g[j] = 0.0
+        g[j] = a[top, j]
+    if agg == A_MAX:
+        na = norm(g)
+        return v[top], na, na
     for i in range(v.size):
         if v[i] > 0.0:
-            vs += v[i]
-            for j in range(g.size):
-                g[j] += a[i, j]
             if agg == A_EACH:
                 an = max(an, norm(a[i]))
-    return vs, top, an if agg == A_EACH else norm(g)
+            if i != top:
+                for j in range(g.size):
+                    g[j] += a[i, j]
+    na = norm(g)
+    return vs, na, an if agg == A_EACH else na
+
+
+@leaf
+def _own_weights(cfg, s, z, n, v, a, ratio, pull, e, g):
+    """A penalty for each constraint: add w_i a_i to g, where e is already in it."""
+    for i in range(v.size):
+        if v[i] > 0.0:
+            n[i] += 1.0
+            lam = _rate(cfg, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[i], float(v.size))
+            z[i] += lam * v[i] * pull
+            w = _lyapunov(ratio, lam, z[i])
+            s[W] += w * v[i]
+            s[WEIGHT] = max(s[WEIGHT], w + e)
+            for j in range(g.size):
+                g[j] += w * a[i, j]
 
 
 @stage
@@ -144,20 +160,14 @@ def price(cfg, s, z, n, ccv, c, v, a, g):
     s[T] += 1.0
     s[TAU] += 1.0
     _grow_cost_scale(cfg, s, z, norm(c))
-    agg = cfg[C_AGG]
-    vs, _, an = _aggregate(agg, ccv, v, a, g)
-    d = c.size
-    if vs <= 0.0:
-        for j in range(d):
-            g[j] = c[j]
-        return
-    s[VR] += 1.0
-    s[CCV] += vs
-    na = norm(g)
-    if na == 0.0 or cfg[C_PENALTY] == P_NONE:
+    vs, na, an = _aggregate(cfg[C_AGG], ccv, v, a, g)
+    if vs > 0.0:
+        s[VR] += 1.0
+        s[CCV] += vs
         if na == 0.0:
             s[STATUS] = max(s[STATUS], 1.0)
-        for j in range(d):
+    if na == 0.0 or cfg[C_PENALTY] == P_NONE:
+        for j in range(c.size):
             g[j] = c[j]
         return
     _grow_constraint_scale(cfg, s, an)
@@ -168,38 +178,26 @@ def price(cfg, s, z, n, ccv, c, v, a, g):
         s[WEIGHT] = 1.0
         return
     s[NV] += 1.0
-    e = 0.0
+    w = 0.0
     if cfg[C_PENALTY] == P_BUDGETED:
         if cfg[C_CD] * na <= vs:
             s[STATUS] = max(s[STATUS], 2.0)
-        e = _budget(vs, na, s[VE], s[ROOT_S], s[NV], s[TAU], cfg[C_CD], s[REACH], gf, ga, cfg[C_W0], cfg[C_PACE])
-        s[ROOT_S] = math.hypot(s[ROOT_S], e * na)
-        s[VE] += e * vs
+        w = _budget(vs, na, s[VE], s[ROOT_S], s[NV], s[TAU], cfg[C_CD], s[REACH], gf, ga, cfg[C_W0], cfg[C_PACE])
+        s[ROOT_S] = math.hypot(s[ROOT_S], w * na)
+        s[VE] += w * vs
     ratio, pull = gf / ga, 1.0 / (2.0 * ga * cfg[C_D])
-    if agg != A_EACH:
+    each = cfg[C_AGG] == A_EACH
+    if not each:
         n[0] += 1.0
         lam = _rate(cfg, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[0], 1.0)
         z[0] += lam * vs * pull
-        w = _lyapunov(ratio, lam, z[0]) + e
-        s[W] += w * vs
-        s[WEIGHT] = w
-        for j in range(d):
-            g[j] = c[j] + w * g[j]
-    else:
-        s[W] += e * vs
-        s[WEIGHT] = 0.0
-        for j in range(d):
-            g[j] = c[j] + e * g[j]
-        for i in range(v.size):
-            if v[i] > 0.0:
-                n[i] += 1.0
-                lam = _rate(cfg, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[i], float(v.size))
-                z[i] += lam * v[i] * pull
-                w = _lyapunov(ratio, lam, z[i])
-                s[W] += w * v[i]
-                s[WEIGHT] = max(s[WEIGHT], w + e)
-                for j in range(d):
-                    g[j] += w * a[i, j]
+        w += _lyapunov(ratio, lam, z[0])
+    s[W] += w * vs
+    s[WEIGHT] = 0.0 if each else w
+    for j in range(c.size):
+        g[j] = c[j] + w * g[j]
+    if each:
+        _own_weights(cfg, s, z, n, v, a, ratio, pull, w, g)
     for i in range(z.size):
         if z[i] > Z_MAX:
             z[i] = Z_MAX

@@ -34,12 +34,9 @@ def dot(a, b):
     return s
 
 
-@leaf
-def norm(a):
-    """Euclidean norm that neither overflows nor underflows."""
-    s = dot(a, a)
-    if 1e-200 < s < 1e200:
-        return math.sqrt(s)
+@stage
+def _scaled_norm(a):
+    """The norm where squares vanish or overflow."""
     big = 0.0
     for i in range(a.size):
         big = max(big, abs(a[i]))
@@ -49,6 +46,13 @@ def norm(a):
     for i in range(a.size):
         s += (a[i] / big) ** 2
     return big * math.sqrt(s)
+
+
+@leaf
+def norm(a):
+    """Euclidean norm that neither overflows nor underflows."""
+    s = dot(a, a)
+    return math.sqrt(s) if 1e-200 < s < 1e200 else _scaled_norm(a)
 
 
 @leaf_sum
