@@ -61,6 +61,7 @@ class DynamicCOCO(AnytimeCOCO):
         self._path_total = self._path_epoch = self._past = 0.0
         self._last: Vector | None = None
         self._settings |= {"n_experts": self.n_experts, "path": path}
+        self._kappa = 2.0 ** np.arange(self.n_experts) / math.sqrt(2.0)
         self._rescale()
         self._Y = np.tile(self._x, (self.n_experts, 1))
         self._L = np.zeros(self.n_experts)
@@ -145,13 +146,28 @@ class DynamicCOCO(AnytimeCOCO):
             wanted = math.sqrt(1.0 + 2.0 * self._path_total / self._cfg[k.C_D])
             if wanted > self._grown:
                 self._past += self._epoch_bound()
-                self._e.restart(self._cfg, self._s, self._z, self._n, self._x, self._Y, self._L, self._path_epoch)
+                self._restart()
                 self._grown = 2.0 ** math.ceil(math.log2(wanted))
                 self._rescale()
                 # a step between epochs lies in neither
                 self._path_epoch = 0.0
                 return
         self._path_epoch += moved
+
+    def _restart(self) -> None:
+        """A new epoch: bank the certificate, send every expert to x, forget the rest."""
+        k, s = self._k, self._s
+        s[k.BANK] += self._epoch_certificate(self._path_epoch)
+        s[[k.TAU, k.H, k.E, k.W, k.ROOT_S, k.VE, k.NV]] = 0.0
+        s[k.EPOCHS] += 1.0
+        self._z[:], self._n[:], self._L[:], self._Y[:] = 0.0, 0.0, 0.0, self._x
+
+    def _epoch_certificate(self, path: float) -> float:
+        """min_i [(D/2 + P) sqrt H/kappa_i + kappa_i D E/2 - L_i] - W for the current epoch."""
+        k, s, D = self._k, self._s, float(self._cfg[self._k.C_D])
+        root = float(s[k.UNIT] * math.sqrt(s[k.H]))
+        each = (0.5 * D + path) * root / self._kappa + (0.5 * D * float(s[k.E])) * self._kappa - self._L
+        return float(each.min()) - float(s[k.W])
 
     def _epoch_bound(self) -> float:
         """The epoch's bound in units of Gf D: (sqrt2 cbar + 2 w0 s) sqrt(tau) + 2 (4 with learned scales)."""
@@ -185,7 +201,7 @@ class DynamicCOCO(AnytimeCOCO):
             path = self._path_epoch if self.path == "observed" else 0.0
         else:
             path = in_range(path_length, "path_length", 0.0)
-        upper = float(self._s[self._k.BANK] + self._e.certified(self._cfg, self._s, self._L, path))
+        upper = float(self._s[self._k.BANK]) + self._epoch_certificate(path)
         return replace(super().certificate(), regret_upper=upper)
 
     def _snapshot(self) -> tuple[Any, ...]:

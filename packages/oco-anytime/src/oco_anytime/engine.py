@@ -189,7 +189,9 @@ class PenaltyLearner(Learner):
 
     def _check_finite(self, c: Vector, v: Vector, a: Vector) -> None:
         for name, value in (("cost_grad", c), ("violation", v), ("violation_grad", a)):
-            if self._k.not_finite(value.ravel()):
+            flat = value.ravel()
+            # a sum of squares may overflow where the numbers do not
+            if not math.isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
                 raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
 
     def _know_rows(self, m: int) -> None:

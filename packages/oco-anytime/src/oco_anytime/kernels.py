@@ -38,7 +38,7 @@ Z_MAX = penalty.Z_MAX
 _SQRT2 = math.sqrt(2.0)
 
 
-@entry
+@stage
 def not_finite(a):
     """Whether a contiguous vector holds a NaN or an infinity."""
     if math.isfinite(dot(a, a)):
