@@ -132,6 +132,17 @@ def test_far_points_are_still_projected():
             assert _nearest(domain, x, y)
 
 
+def test_a_large_polytope_is_projected_on_with_most_coordinates_at_a_bound():
+    n, rng = 520, np.random.default_rng(9)
+    domain = Polytope(rng.standard_normal((30, n)), 5.0 * rng.random(30), lower=-np.ones(n), upper=1.0)
+    for size in (0.3, 1.0, 3.0):
+        y = size * rng.standard_normal(n)
+        x = domain.project(y)
+        assert domain.contains(x, 1e-9)
+        u = domain.support(x - y)
+        assert (y - x) @ (u - x) <= 1e-7 * size * n
+
+
 def test_the_second_line_agrees_with_the_first():
     rng = np.random.default_rng(3)
     for _ in range(60):

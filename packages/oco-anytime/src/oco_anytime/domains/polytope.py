@@ -200,17 +200,44 @@ class Polytope(Domain):
     def _normals(self, active: np.ndarray, upper: np.ndarray) -> tuple[Vector, Vector]:
         """Outward normals and right-hand sides of stacked rows, `upper` telling which side."""
         d = self.dim
-        N = np.vstack([np.eye(d), self._rows])[active]
+        N = np.zeros((active.size, d))
+        bounds = active < d
+        N[np.flatnonzero(bounds), active[bounds]] = 1.0
+        N[~bounds] = self._rows[active[~bounds] - d]
         return np.where(upper[:, None], N, -N), np.where(upper, self._upper[active], -self._lower[active])
 
     def _on_face(self, y: Vector, active: np.ndarray, upper: np.ndarray) -> tuple[Vector, Vector]:
         """The projection of y onto the face's affine hull, and the multipliers of its rows."""
+        if self.dim > _LARGE:
+            return self._on_large_face(y, active, upper)
         N, rhs = self._normals(active, upper)
         pinv = np.linalg.pinv(N, rcond=1e-12)
         lam = pinv.T @ (y - pinv @ rhs)
         x = y - pinv @ (N @ y - rhs)
         for _ in range(3):
             x = x - pinv @ (N @ x - rhs)
+        return x, lam
+
+    def _on_large_face(self, y: Vector, active: np.ndarray, upper: np.ndarray) -> tuple[Vector, Vector]:
+        """As `_on_face`, with the coordinates at a bound taken out first: they are most of the active rows."""
+        d = self.dim
+        at, sign = active[active < d], np.where(upper, 1.0, -1.0)
+        rows = self._rows[active[active >= d] - d] * sign[active >= d, None]
+        _, rhs = self._normals(active[active >= d], upper[active >= d])
+        free = np.ones(d, dtype=bool)
+        free[at] = False
+        x = y.copy()
+        x[at] = np.where(upper[active < d], self._upper[at], self._lower[at])
+        if rows.size:
+            N, rhs = rows[:, free], rhs - rows[:, at] @ x[at]
+            pinv = np.linalg.pinv(N, rcond=1e-12)
+            for _ in range(4):
+                x[free] -= pinv @ (N @ x[free] - rhs)
+        else:
+            pinv = np.empty((int(free.sum()), 0))
+        lam = np.empty(active.size)
+        lam[active >= d] = pinv.T @ (y - x)[free]
+        lam[active < d] = sign[active < d] * (y - x - rows.T @ lam[active >= d])[at]
         return x, lam
 
     def _accept(self, x: Vector, lam: Vector, active: np.ndarray, y: Vector) -> bool:
