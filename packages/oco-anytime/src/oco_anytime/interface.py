@@ -158,11 +158,13 @@ class Round:
                 "violation_grad", expected="a subgradient, since the violation is positive", got="None"
             )
         if type(grad) is np.ndarray and grad.dtype is _F8 and grad.flags.carray:
+            if m == 1 and grad.shape == self.shape:
+                return grad.reshape(self._row)
             a = grad
         else:
             a = contiguous(array(grad, "violation_grad", finite=False))
         self._fitting(a.shape, m)
-        return a.reshape(1, -1) if a.ndim == 1 else a
+        return a.reshape(self._row) if a.ndim == 1 else a
 
     def _fitting(self, shape: tuple[int, ...], m: int) -> None:
         if shape != (m, self.dim) and (m != 1 or shape != self.shape):

@@ -34,6 +34,14 @@ def dot(a, b):
     return s
 
 
+@leaf_sum
+def _distance_squared(a, b):
+    s = 0.0
+    for i in range(a.size):
+        s += (a[i] - b[i]) ** 2
+    return s
+
+
 @stage
 def _scaled_norm(a):
     """The norm where squares vanish or overflow."""
@@ -66,13 +74,17 @@ def _sum(a, n):
 @leaf
 def ball(center, radius, x, work):
     """Onto the Euclidean ball."""
-    for i in range(x.size):
-        work[i] = x[i] - center[i]
-    r = norm(work)
+    s = _distance_squared(x, center)
+    if 1e-200 < s < 1e200:
+        r = math.sqrt(s)
+    else:
+        for i in range(x.size):
+            work[i] = x[i] - center[i]
+        r = _scaled_norm(work)
     if r > radius:
         f = radius / r
         for i in range(x.size):
-            x[i] = center[i] + f * work[i]
+            x[i] = center[i] + f * (x[i] - center[i])
 
 
 @stage
