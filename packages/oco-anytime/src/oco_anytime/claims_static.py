@@ -205,7 +205,7 @@ def anytime_regret(ctx: Context) -> Evidence:
 
 
 def no_horizon(ctx: Context) -> Evidence:
-    """C3: CCV of the fixed horizon at T/10 and of doubling at T, over paper mode's; the other penalties for comparison."""
+    """C3: CCV of the fixed horizon at T/10 and of doubling at T, over paper mode's; all penalties at T."""
     rounds, seed = rounds_of(ctx), seeds_of(ctx, 1)[0]
     jobs = [(kind, stream, seed, rounds) for stream in HOSTILE for kind in LINES]
     found = {job[:2]: r for job, r in zip(jobs, gather(ctx, "three ways to treat the horizon", stream_run, jobs))}
