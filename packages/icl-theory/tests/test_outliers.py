@@ -191,6 +191,39 @@ def test_values_of_the_vote_and_the_floors():
     assert theory.same_pattern_floor(0.8, 20) == pytest.approx(0.0608, abs=1e-4)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1e-320, 2.2250738585072014e-308, 1e-9, 1 - 1e-12])
+def test_the_vote_at_the_edges_of_its_range(alpha):
+    for length in (1, 2, 5, 20, 1001):
+        value = theory.vote_error(alpha, length)
+        assert value == pytest.approx(1.0 if alpha > 0.5 else 0.0, abs=2e-9 if length == 1 else 1e-9)
+    assert theory.vote_error(0.5, 40_000) == pytest.approx(0.5)
+
+
+def test_the_generator_is_xoshiro256_plus_plus():
+    from icl_theory.prompt_kernel import below, bits, uniform
+
+    words = [1, 2, 3, 4]
+    state, mask = np.array(words, np.uint64), (1 << 64) - 1
+
+    def turn(x, k):
+        return (x << k | x >> (64 - k)) & mask
+
+    for _ in range(100):
+        right = (turn((words[0] + words[3]) & mask, 23) + words[0]) & mask
+        shifted = words[1] << 17 & mask
+        words[2] ^= words[0]
+        words[3] ^= words[1]
+        words[1] ^= words[2]
+        words[0] ^= words[3]
+        words[2] ^= shifted
+        words[3] = turn(words[3], 45)
+        assert bits(state) == right
+    draws = np.array([uniform(state) for _ in range(5000)])
+    assert stats.kstest(draws, "uniform").pvalue > 1e-6
+    counts = np.bincount([below(state, 7) for _ in range(7000)], minlength=7)
+    assert stats.chisquare(counts).pvalue > 1e-6
+
+
 def test_patterns_are_orthogonal_and_frozen():
     bank = PatternBank(outlier_norm=2.0, rng=5)
     rows = np.concatenate([bank.relevant, bank.irrelevant, bank.outlier, bank.spare])

@@ -185,8 +185,9 @@ def draw_coefficients(
     shape = (n, spec.length + 1)
     relevant, irrelevant, outlier = (np.empty(shape, np.int64) for _ in range(3))
     size, y, z = np.empty(shape), np.empty(shape), np.empty(n)
+    state = rng.integers(1, 1 << 64, size=4, dtype=np.uint64)
     draw(
-        rng, tasks, bank.n_irrelevant, max(1, len(outlier_rows(bank, spec))), spec.outlier_fraction,
+        state, tasks, bank.n_irrelevant, max(1, len(outlier_rows(bank, spec))), spec.outlier_fraction,
         spec.count == "exact", spec.kappa_max, LABELS.index(spec.labels), float(spec.target),
         PLACEMENTS.index(spec.placement), relevant, irrelevant, size, outlier, y, z,
     )  # fmt: skip
