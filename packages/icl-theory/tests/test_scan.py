@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -193,6 +194,26 @@ def test_threads_change_nothing():
         torch.set_num_threads(before)
     for one, many in zip(*results):
         assert torch.equal(one, many)
+
+
+@pytest.mark.parametrize("shape", [(4, 256, 128, 16), (2, 1024, 64, 16)])
+def test_nothing_of_the_size_of_all_states_is_stored(shape):
+    batch, length, channels, states = shape
+    args = [t.detach().float().requires_grad_() for t in inputs(*shape)[:5]]
+    torch.autograd.grad(selective_scan(*args).sum(), args)  # compiles
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    tracemalloc.start()
+    try:
+        torch.autograd.grad(selective_scan(*args).sum(), args)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        torch.set_num_threads(threads)
+    # What is handed back: y, the gradients of delta, x, B, C, A (a row each), and the state's gradient.
+    handed = 4 * (3 * batch * length * channels + 2 * batch * length * states + 3 * batch * channels * states)
+    assert peak - handed <= 1.02 * (batch * length / 16 + 34) * channels * states * 4
+    assert peak < batch * length * channels * states * 4 / 2
 
 
 @pytest.mark.parametrize("allow_unused", [False, True])

@@ -51,7 +51,7 @@ def draw(
     n_irrelevant,
     n_outlier,
     share,
-    exact,
+    fixed,
     kappa,
     rule,
     target,
@@ -65,12 +65,12 @@ def draw(
 ):
     """Fill relevant, irrelevant, size, outlier (n, length + 1; outlier -1 where clean), y (n, length + 1) and z (n,).
 
-    state: four words of uint64, see `bits`. Draws are made in one fixed order, so that a state gives the same prompts
-    however they are used.
+    state: four words of uint64, see `bits`. fixed: outliers a prompt, or -1 for each example by chance. Draws are made
+    in one fixed order, so that a state gives the same prompts however they are used.
     """
     n, width = y.shape
     length = width - 1
-    fixed = int(share * length + 0.5)
+    exact = fixed >= 0
     for p in range(n):
         task = below(state, tasks.shape[0])
         count = 0

@@ -81,6 +81,11 @@ class UniformAttention(nn.Module):
         -------
         Tensor, shape (n, p)
         """
+        given: tuple[object, ...] = (x, y)
+        if not all(isinstance(t, Tensor) and t.is_floating_point() for t in given):
+            raise InvalidInput.argument(
+                "x, y", expected="floating-point tensors", got=", ".join(type(t).__name__ for t in given)
+            )
         if x.ndim != 3 or x.shape[-1] != self.d or y.shape != x.shape[:2] or x.shape[1] < 2:
             raise InvalidInput.argument(
                 "x, y",
@@ -184,8 +189,15 @@ def fit_least_squares(
     ------
     InvalidInput
     """
-    if not isinstance(prompts, (Prompts, Family)):
-        raise InvalidInput.argument("prompts", expected="Prompts or a Family", got=prompts)
+    source_: object = prompts
+    if not isinstance(source_, (Prompts, Family)) or (isinstance(source_, Prompts) and not len(source_.y)):
+        raise InvalidInput.argument("prompts", expected="Prompts, one at least, or a Family", got=source_)
+    given: object = model
+    if not isinstance(given, nn.Module) or not any(p.requires_grad for p in model.parameters()):
+        raise InvalidInput.argument("model", expected="an nn.Module with weights to train", got=type(given).__name__)
+    if optimizer is not None and not callable(optimizer):
+        raise InvalidInput.argument("optimizer", expected="a callable from parameters to an optimizer", got=optimizer)
+    positive_int(length, "length", minimum=2)
     positive_int(steps, "steps")
     positive_int(batch, "batch")
     in_range(lr, "lr", 0.0, low_open=True)
@@ -208,7 +220,12 @@ def fit_least_squares(
                 x, y = prompts.x[rows], prompts.y[rows]
             xt, yt = (torch.from_numpy(a).to(place) for a in (x, y))
             made.zero_grad(set_to_none=True)
-            loss = (model(xt, yt) - yt[:, 1:]).square().mean()
+            out = model(xt, yt)
+            if out.shape != yt[:, 1:].shape:
+                raise InvalidInput.argument(
+                    "model(x, y)", expected=f"shape {tuple(yt[:, 1:].shape)}", got=f"shape {tuple(out.shape)}"
+                )
+            loss = (out - yt[:, 1:]).square().mean()
             torch.autograd.backward(loss)
             made.step()
             plan.step()
