@@ -33,6 +33,7 @@ from scipy import stats
 
 BANK = PatternBank()
 TASKS = tasks_all(6)
+SPEC = PromptSpec()
 
 
 def test_gate_weights_by_hand():
@@ -472,3 +473,19 @@ def test_no_file_hides_a_public_function_of_its_name():
     files = {module.name for module in pkgutil.iter_modules(icl_theory.__path__)}
     hidden = [n for n in icl_theory.__all__ if n in files and not isinstance(getattr(icl_theory, n), type(pkgutil))]
     assert hidden == []
+
+
+def test_a_run_that_ended_does_not_go_on(tmp_path):
+    results = []
+    for _ in range(2):
+        model = MambaICL(30)
+        results.append(
+            train(model, BANK, TASKS, SPEC, steps=60, batch=32, stop_loss=10.0, checkpoint=tmp_path / "stopped.pt")
+        )
+        assert (results[-1].status, results[-1].steps) == ("stopped", 10)
+    assert results[0].losses.tolist() == results[1].losses.tolist()
+    for _ in range(2):
+        wild = LinearAttentionICL(30)
+        result = train(wild, BANK, TASKS, SPEC, steps=500, batch=32, lr=50.0, checkpoint=tmp_path / "diverged.pt")
+        assert result.status == "diverged"
+        assert np.isfinite(result.losses[:-1]).all()

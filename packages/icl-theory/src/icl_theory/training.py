@@ -32,6 +32,7 @@ Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 Model = Callable[[torch.Tensor], torch.Tensor]
 ENGINES = ("auto", "pattern", "torch")
 CHECKPOINT_EVERY = 200
+CHECKPOINT_SECONDS = 10.0
 # Steps whose mean batch loss is compared with `stop_loss`: one batch alone is too noisy.
 STOP_WINDOW = 10
 
@@ -127,8 +128,8 @@ def train(
         Stop when the mean of the last ten batch losses is not above it.
     progress : lemmata_core.progress.Progress, optional
     checkpoint : path, optional
-        File for weights, optimizer, generator and step: written every 200 steps and at the end. If it exists, training
-        goes on from it, with the losses that an uninterrupted run would have had.
+        File for weights, optimizer, generator and step: written every 200 steps or ten seconds, and at the end. If it
+        exists, training goes on from it, with the losses that an uninterrupted run would have had.
 
     Returns
     -------
@@ -152,23 +153,26 @@ def train(
     made = _PatternTrainer if uses_patterns(model, engine, optimizer) else _TorchTrainer
     trainer = made(model, bank, spec, rate, optimizer)
     losses = _restore(checkpoint, trainer, source)
-    done, status, start = len(losses), "finished", time.perf_counter()
+    done, start = len(losses), time.perf_counter()
+    saved, status = start, _ended(losses, stop_loss)
     task = progress.task("training", steps) if progress else None
+    if task:
+        # The first step compiles, for a second or two, unless a process before has.
+        task.note("compiling")
     try:
-        while len(losses) < steps:
+        while status == "finished" and len(losses) < steps:
             found = draw_coefficients(bank, pairs, spec, batch, source)
-            losses.append(trainer.step(found))
+            # A run that diverges says so in its status.
+            with np.errstate(over="ignore", invalid="ignore"):
+                losses.append(trainer.step(found))
             if task:
+                task.note("")
                 task.advance()
-            if not np.isfinite(losses[-1]):
-                status = "diverged"
-                break
-            window = losses[-STOP_WINDOW:]
-            if stop_loss is not None and len(window) == STOP_WINDOW and np.mean(window) <= stop_loss:
-                status = "stopped"
-                break
-            if checkpoint is not None and len(losses) % CHECKPOINT_EVERY == 0:
+            status = _ended(losses, stop_loss)
+            due = len(losses) % CHECKPOINT_EVERY == 0 or time.perf_counter() - saved > CHECKPOINT_SECONDS
+            if checkpoint is not None and due and status == "finished":
                 _save(checkpoint, trainer, source, losses)
+                saved = time.perf_counter()
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
@@ -179,6 +183,15 @@ def train(
         _save(checkpoint, trainer, source, losses)
     wall = time.perf_counter() - start
     return TrainResult(np.array(losses), len(losses), status, wall, (len(losses) - done) * batch / max(wall, 1e-9))
+
+
+def _ended(losses: list[float], stop_loss: float | None) -> str:
+    """The status by the losses so far; "finished" where nothing speaks against more steps."""
+    if losses and not np.isfinite(losses[-1]):
+        return "diverged"
+    window = losses[-STOP_WINDOW:]
+    low = stop_loss is not None and len(window) == STOP_WINDOW and np.mean(window) <= stop_loss
+    return "stopped" if low else "finished"
 
 
 def _checked_model(model: object, bank: PatternBank) -> None:

@@ -203,9 +203,12 @@ def fit_least_squares(
     in_range(lr, "lr", 0.0, low_open=True)
     source = generator(rng)
     place = next(model.parameters())
-    made = (
-        optimizer(model.parameters()) if optimizer else torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=1e-4)
-    )
+    if optimizer:
+        made = optimizer(model.parameters())
+    else:
+        # The plain form spends a fifth of a step in Python.
+        fused = place.device.type in {"cpu", "cuda"}
+        made = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=1e-4, fused=fused)
     plan = torch.optim.lr_scheduler.CosineAnnealingLR(made, steps)
     losses: list[float] = []
     status, start = "finished", time.perf_counter()
