@@ -141,11 +141,10 @@ def train(
     InvalidInput
     """
     pairs = checked_setting(bank, tasks, spec)
-    _checked_model(model, bank)
+    checked_training(model, optimizer)
+    _checked_width(model, bank)
     positive_int(steps, "steps", minimum=0)
     positive_int(batch, "batch")
-    if optimizer is not None and not callable(optimizer):
-        raise InvalidInput.argument("optimizer", expected="a callable from parameters to an optimizer", got=optimizer)
     stop_loss = None if stop_loss is None else in_range(stop_loss, "stop_loss", 0.0)
     rate = default_rate(model) if lr is None else in_range(lr, "lr", 0.0, low_open=True)
     one_of(engine, "engine", ENGINES)
@@ -194,10 +193,12 @@ def _ended(losses: list[float], stop_loss: float | None) -> str:
     return "stopped" if low else "finished"
 
 
-def _checked_model(model: object, bank: PatternBank) -> None:
+def checked_training(model: object, optimizer: object) -> None:
+    """Check that there is something to train, and something to make the optimizer."""
     if not isinstance(model, nn.Module) or not any(p.requires_grad for p in model.parameters()):
         raise InvalidInput.argument("model", expected="an nn.Module with weights to train", got=type(model).__name__)
-    _checked_width(model, bank)
+    if optimizer is not None and not callable(optimizer):
+        raise InvalidInput.argument("optimizer", expected="a callable from parameters to an optimizer", got=optimizer)
 
 
 def _checked_width(model: object, bank: PatternBank) -> None:

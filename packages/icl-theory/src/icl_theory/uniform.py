@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,11 +14,12 @@ from lemmata_core.rng import generator, torch_generator
 from torch import Tensor, nn
 
 from icl_theory.bayes.family import Family, Prompts
-from icl_theory.training import Optimizer, TrainResult
+from icl_theory.training import Optimizer, TrainResult, checked_training
 
 if TYPE_CHECKING:
     from lemmata_core.progress import Progress
     from lemmata_core.rng import RNGLike
+    from numpy.typing import NDArray
 
 
 class UniformAttention(nn.Module):
@@ -189,14 +190,10 @@ def fit_least_squares(
     ------
     InvalidInput
     """
-    source_: object = prompts
-    if not isinstance(source_, (Prompts, Family)) or (isinstance(source_, Prompts) and not len(source_.y)):
-        raise InvalidInput.argument("prompts", expected="Prompts, one at least, or a Family", got=source_)
-    given: object = model
-    if not isinstance(given, nn.Module) or not any(p.requires_grad for p in model.parameters()):
-        raise InvalidInput.argument("model", expected="an nn.Module with weights to train", got=type(given).__name__)
-    if optimizer is not None and not callable(optimizer):
-        raise InvalidInput.argument("optimizer", expected="a callable from parameters to an optimizer", got=optimizer)
+    given: object = prompts
+    if not isinstance(given, (Prompts, Family)) or (isinstance(given, Prompts) and not len(given.y)):
+        raise InvalidInput.argument("prompts", expected="Prompts, one at least, or a Family", got=given)
+    checked_training(model, optimizer)
     positive_int(length, "length", minimum=2)
     positive_int(steps, "steps")
     positive_int(batch, "batch")
@@ -215,20 +212,9 @@ def fit_least_squares(
     task = progress.task("least squares", steps) if progress else None
     try:
         for _ in range(steps):
-            if isinstance(prompts, Family):
-                drawn = prompts.sample(batch, length, source)
-                x, y = drawn.x, drawn.y
-            else:
-                rows = source.integers(len(prompts.y), size=min(batch, len(prompts.y)))
-                x, y = prompts.x[rows], prompts.y[rows]
-            xt, yt = (torch.from_numpy(a).to(place) for a in (x, y))
+            x, y = (torch.from_numpy(a).to(place) for a in _drawn(prompts, batch, length, source))
             made.zero_grad(set_to_none=True)
-            out = model(xt, yt)
-            if out.shape != yt[:, 1:].shape:
-                raise InvalidInput.argument(
-                    "model(x, y)", expected=f"shape {tuple(yt[:, 1:].shape)}", got=f"shape {tuple(out.shape)}"
-                )
-            loss = (out - yt[:, 1:]).square().mean()
+            loss = _squared_error(model, x, y)
             torch.autograd.backward(loss)
             made.step()
             plan.step()
@@ -245,3 +231,23 @@ def fit_least_squares(
             task.close()
     wall = time.perf_counter() - start
     return TrainResult(np.array(losses), len(losses), status, wall, len(losses) * batch / max(wall, 1e-9))
+
+
+def _drawn(
+    prompts: Prompts | Family, batch: int, length: int, source: np.random.Generator
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    if isinstance(prompts, Family):
+        fresh = prompts.sample(batch, length, source)
+        return fresh.x, fresh.y
+    rows = source.integers(len(prompts.y), size=min(batch, len(prompts.y)))
+    return prompts.x[rows], prompts.y[rows]
+
+
+def _squared_error(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    wanted = y[:, 1:]
+    out: Tensor = model(x, y)
+    if out.shape != wanted.shape:
+        raise InvalidInput.argument(
+            "model(x, y)", expected=f"shape {tuple(wanted.shape)}", got=f"shape {tuple(out.shape)}"
+        )
+    return (out - wanted).square().mean()
