@@ -18,6 +18,7 @@ METHODS = ("auto", "core", "dense", "lapjv", "sparse")
 FALLBACKS = ("bound", "density", "none")
 SMALL = 256
 ONE_CALL = 20_000_000
+ONE_CALL_DENSE = 250_000
 _F64 = np.dtype(np.float64)
 _assign: Any = None
 
@@ -57,10 +58,12 @@ def solve(
     on_infeasible : {"raise", "partial"}
         What to do where no complete matching exists: raise `Infeasible`, or return the least costly of the largest.
     warm_start : optional
-        None; ``"net"`` (the bundled network); ``"auto"`` (the network where it pays); an `AssignmentResult`;
-        `RowDuals`, `ColumnDuals` or n row duals; an object with ``predict(cost)``. It never changes the objective.
+        None; ``"net"`` (the bundled network); ``"auto"`` (the network where it pays; never on a graph); an
+        `AssignmentResult`; `RowDuals`, `ColumnDuals` or n row duals; an object with ``predict(cost)``, which of a graph
+        gets the dense matrix. It never changes the objective.
     method : {"auto", "core", "dense", "lapjv", "sparse"}
-        "lapjv" is the classical algorithm without our budget on its row reduction.
+        "lapjv" is the classical algorithm without our budget on its row reduction. A scipy.sparse matrix is always
+        solved as a graph.
     fallback : {"bound", "density", "none"}
         How a warm start is judged: by its dual bound (ours), by the share of tight entries (the paper), not at all.
 
@@ -98,24 +101,25 @@ def solve(
         n, m = cost.shape
         x = np.empty(n, dtype=np.int64)
         out = np.empty(n + m)
-        status, scans, _ = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), out)
+        status, scans, left, searched = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), out)
         if status == 0:
             return AssignmentResult(
-                x, out[:n], out[n:], (n, m), "dense", time.perf_counter() - begin, stats={"row_scans": scans}
-            )
+                x, out[:n], out[n:], (n, m), "dense", time.perf_counter() - begin,
+                stats={"row_scans": scans, "augmentations": searched, "greedy_fraction": 1.0 - left / n},
+            )  # fmt: skip
     _options(method, fallback, on_infeasible, maximize)
     gate = gate_of(unmatched_cost, maximize=maximize)
     if is_sparse(cost):
         from lap_warmstart.sparse import solve_sparse
 
-        return solve_sparse(cost, maximize, gate, on_infeasible, warm_start, begin)
+        return solve_sparse(cost, maximize, gate, on_infeasible, warm_start, begin, fallback)
     p = prepare(cost, maximize=maximize, gate=gate)
     if p.c.size == 0:
         return _empty(p, begin)
     if method == "sparse":
         from lap_warmstart.sparse import solve_finite
 
-        return solve_finite(p, on_infeasible, warm_start, begin)
+        return solve_finite(p, on_infeasible, warm_start, begin, fallback)
     if warm_start is None and (method == "dense" or (method == "auto" and _is_small(p))):
         return _small(p, on_infeasible, begin)
     if warm_start is None and method == "auto" and not math.isinf(gate) and p.c.size <= ONE_CALL:
@@ -163,17 +167,18 @@ def _result(
 def _small(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
     """Solve in one compiled call, or in slices where that call could take long."""
     n, m = p.c.shape
-    if n * m > 1_000_000:
+    if n * m > ONE_CALL_DENSE:
         return _large(p, "dense", None, "bound", on_infeasible, begin)
     x, out = np.empty(n, dtype=np.int64), np.empty(n + m)
-    status, scans, _ = (_assign or _kernel())(p.c, p.gate, x, np.empty(m, dtype=np.int64), out)
+    status, scans, left, searched = (_assign or _kernel())(p.c, p.gate, x, np.empty(m, dtype=np.int64), out)
     from lap_warmstart import dense
 
     if status == dense.INFEASIBLE:
         return infeasible(p, on_infeasible, begin)
     if status != dense.OK:
         raise refuse(p, status)
-    return _result(p, x, out[:n], out[n:], "dense", begin, {"row_scans": scans})
+    stats = {"row_scans": scans, "augmentations": searched, "greedy_fraction": 1.0 - left / n}
+    return _result(p, x, out[:n], out[n:], "dense", begin, stats)
 
 
 def _gated(p: Problem, begin: float) -> AssignmentResult | None:
@@ -183,12 +188,14 @@ def _gated(p: Problem, begin: float) -> AssignmentResult | None:
     n, m = p.c.shape
     x, out = np.empty(n, dtype=np.int64), np.empty(n + m)
     bound, limit = math.nextafter(p.gate, -math.inf), max(64, m // 8)
-    status, scans, edges = gated.assign_gated(p.c, bound, p.gate, limit, x, np.empty(m, dtype=np.int64), out)
+    y = np.empty(m, dtype=np.int64)
+    status, scans, edges, taken, left = gated.assign_gated(p.c, bound, p.gate, limit, x, y, out)
     if status == gated.CROWDED:
         return None
+    stats = {"row_scans": scans, "core_size": edges, "augmentations": left, "greedy_fraction": taken / n}
     if status != dense.OK:
         raise refuse(p, status)
-    return _result(p, x, out[:n], out[n:], "gated", begin, {"row_scans": scans, "core_size": edges})
+    return _result(p, x, out[:n], out[n:], "gated", begin, stats)
 
 
 def _large(
@@ -277,7 +284,7 @@ def linear_sum_assignment(cost: object, maximize: bool = False) -> tuple[NDArray
     ):
         n, m = cost.shape
         x = np.empty(n, dtype=np.int64)
-        status, _, _ = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), np.empty(n + m))
+        status, _, _, _ = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), np.empty(n + m))
         if status == 0:
             return np.arange(n), x
     if is_sparse(cost):

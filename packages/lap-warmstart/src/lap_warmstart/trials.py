@@ -144,7 +144,7 @@ def classical(cost: Any, *, scans: float = math.inf, seconds: float = math.inf) 
     """
     begin = time.perf_counter()
     p = prepare(np.asarray(cost, dtype=np.float64), maximize=False, gate=math.inf)
-    _, minima = survey(p)
+    _, minima, _ = survey(p)
     n = p.c.shape[0]
     run = Run.start(p, minima)
     dense.column_reduction(p.c, run.v, run.x, run.y)
