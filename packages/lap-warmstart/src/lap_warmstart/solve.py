@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from lap_warmstart.errors import Infeasible
 from lap_warmstart.problem import Problem, gate_of, is_sparse, prepare, refuse
 from lap_warmstart.result import AssignmentResult
+
+if TYPE_CHECKING:
+    from lap_warmstart.partial import Decomposition
 
 METHODS = ("auto", "core", "dense", "lapjv", "sparse")
 FALLBACKS = ("bound", "density", "none")
@@ -211,10 +214,12 @@ def infeasible(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult
     """Return the best partial matching of a dense problem without a complete one, or raise `Infeasible`."""
     from lap_warmstart.partial import decompose, finite_pattern
 
-    parts = decompose(finite_pattern(p.c))
-    rows, columns = (parts.columns, parts.rows) if p.swap else (parts.rows, parts.columns)
     if on_infeasible == "raise":
-        raise violation(rows, columns, parts.size, p)
+        # A square problem names rows, whatever the order of its memory.
+        turn = p.swap and p.shape[0] == p.shape[1]
+        parts = decompose(finite_pattern(p.c.T if turn else p.c))
+        raise violation(parts, p.swap and not turn, p)
+    parts = decompose(finite_pattern(p.c))
     n, m = p.c.shape
     x, costs = np.full(n, -1, dtype=np.int64), np.zeros(n)
     u, v = np.zeros(n), np.zeros(m)
@@ -234,22 +239,19 @@ def infeasible(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult
     )  # fmt: skip
 
 
-def violation(rows: Any, columns: Any, size: int, p: Problem) -> Infeasible:
-    """Build the error that names the Hall violator."""
+def violation(parts: Decomposition, swap: bool, p: Problem) -> Infeasible:
+    """Build the error that names the Hall violator; `swap` says that rows of `parts` are columns as given."""
 
     def few(indices: Any) -> str:
         text = ", ".join(str(int(i)) for i in indices[:8])
         return f"{text}, ... ({len(indices)} in all)" if len(indices) > 8 else text or "none"
 
-    if p.swap:
-        what = f"columns {few(columns)} can only be matched to rows {few(rows)}"
-    else:
-        what = f"rows {few(rows)} can only be matched to columns {few(columns)}"
+    own, other = ("columns", "rows") if swap else ("rows", "columns")
     message = (
-        f"cost: expected a feasible problem, got one whose largest matching has {size} of {min(p.shape)} pairs "
-        f"(cost matrix is infeasible): {what}"
+        f"cost: expected a feasible problem, got one whose largest matching has {parts.size} of {min(p.shape)} pairs "
+        f"(cost matrix is infeasible): {own} {few(parts.rows)} can only be matched to {other} {few(parts.columns)}"
     )
-    return Infeasible(message, rows, columns)
+    return Infeasible(message, *((parts.columns, parts.rows) if swap else (parts.rows, parts.columns)))
 
 
 def linear_sum_assignment(cost: object, maximize: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

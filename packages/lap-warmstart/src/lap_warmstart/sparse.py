@@ -237,9 +237,8 @@ def _infeasible(a: Any, p: Problem, on_infeasible: str, begin: float) -> Assignm
     from lap_warmstart.solve import violation
 
     parts = decompose(a)
-    rows, columns = (parts.columns, parts.rows) if p.swap else (parts.rows, parts.columns)
     if on_infeasible == "raise":
-        raise violation(rows, columns, parts.size, p)
+        raise violation(parts, p.swap, p)
     n, m = a.shape
     x, u, v, costs = np.full(n, -1, dtype=np.int64), np.zeros(n), np.zeros(m), np.zeros(n)
     others = np.setdiff1d(np.arange(n), parts.rows), np.setdiff1d(np.arange(m), parts.columns)
