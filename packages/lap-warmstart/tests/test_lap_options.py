@@ -15,6 +15,7 @@ from lap_warmstart import (
     solve,
     solve_batch,
 )
+from lap_warmstart.compat.lap import lapjv, lapmod
 from lap_warmstart.instances import generate
 from lap_warmstart.rowdualnet import RowDualNet
 from lemmata_core import InvalidInput
@@ -100,6 +101,9 @@ def test_row_duals_may_be_any_array():
         (lambda: AssignmentStream().solve(np.ones((2, 2)), [[1], [2]]), "row_ids"),
         (lambda: AssignmentStream().solve([1.0, 2.0], [0, 1]), "cost"),
         (lambda: AssignmentStream(method="magic"), "method"),
+        (lambda: lapjv(np.eye(2), cost_limit=math.nan), "unmatched_cost"),
+        (lambda: lapmod(2, [1.0, 1.0], [0, 1, 2], [0, 5]), "CSR"),
+        (lambda: lapmod(2, [1.0, 1.0], [0, 1], [0, 1]), "CSR"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

@@ -19,7 +19,7 @@ FLAGS = ("nnan", "nsz")
 LANES = 16
 # Options of the kernels: cached, without the GIL, without Python's checks for division by zero, and without wrappers
 # that nobody calls, since each wrapper costs compile time in a fresh environment.
-KERNEL = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+KERNEL: dict[str, object] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 INNER = KERNEL | {"no_cpython_wrapper": True}
 
 

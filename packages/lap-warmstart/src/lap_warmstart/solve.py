@@ -251,7 +251,8 @@ def violation(parts: Decomposition, swap: bool, p: Problem) -> Infeasible:
         f"cost: expected a feasible problem, got one whose largest matching has {parts.size} of {min(p.shape)} pairs "
         f"(cost matrix is infeasible): {own} {few(parts.rows)} can only be matched to {other} {few(parts.columns)}"
     )
-    return Infeasible(message, *((parts.columns, parts.rows) if swap else (parts.rows, parts.columns)))
+    rows, columns = parts.rows.tolist(), parts.columns.tolist()
+    return Infeasible(message, columns, rows) if swap else Infeasible(message, rows, columns)
 
 
 def linear_sum_assignment(cost: object, maximize: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
