@@ -1,6 +1,8 @@
 """Features, the NumPy network against torch, predictors, training, instances and the claims at smoke scale."""
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +157,22 @@ def test_training_runs_resumes_and_leaves_nothing_behind(tmp_path):
     assert RowDualNet.load(out).record["instances"] == 6
     with pytest.raises(InvalidInput, match="families"):
         train(["nothing"], [64], 6, **options)
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_network(tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "go.py"
+    script.write_text(
+        "from lap_warmstart.train import train\n"
+        "r = train(['uniform', 'metric'], [64], 8, epochs=2, rng=1, out='m.npz')\n"
+        "print('loss', r.validation_loss)\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=300).stdout
+    losses = {line for line in out.splitlines() if line.startswith("loss")}
+    assert len(losses) == 1
+    assert RowDualNet.load(tmp_path / "m.npz").record["epochs"] == 2
 
 
 PREDICTORS = [predict.RowMin(), predict.RowMean(), predict.KthSmallest(3), "net", "auto"]

@@ -316,6 +316,7 @@ def _fit(  # the whole training loop in one place, so that it reads top to botto
             net.load_state_dict(state["net"])
             optimizer.load_state_dict(state["optimizer"])
             start, step, best, stale = state["epoch"], state["step"], state["best"], state["stale"]
+    done = start
     with progress.task("training", total=epochs) as task:
         task.advance(start)
         for epoch in range(start, epochs):
@@ -357,13 +358,13 @@ def _fit(  # the whole training loop in one place, so that it reads top to botto
                 }  # fmt: skip
                 with atomic_write(checkpoint, "wb") as file:
                     torch.save(state, file)
-            best = min(best, score)
+            best, done = min(best, score), epoch + 1
             task.advance()
             task.note(f"loss {last:.4f}, held out {score:.4f}")
     if rank == 0:
         for path in (checkpoint, out.with_suffix(".examples.pt")):
             path.unlink(missing_ok=True)
-    return TrainReport(str(out), epochs, last, float(best), time.perf_counter() - begin, len(examples))
+    return TrainReport(str(out), done, last, float(best), time.perf_counter() - begin, len(examples))
 
 
 def command(settings: dict[str, Any]) -> str:
