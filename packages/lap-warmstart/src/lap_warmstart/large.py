@@ -14,6 +14,7 @@ from lap_warmstart.run import NoPath, Run, cold_dense, survey, warm_dense
 
 Vector = NDArray[np.float64]
 DENSITY = 1.2
+REACH = 64.0
 
 
 def solve_large(
@@ -90,7 +91,7 @@ def choose(
     prediction = warm.read(warm_start, p, minima) if known is None else known
     run.stats["predict_time"] = prediction.seconds
     run.stats["notes"] = prediction.notes
-    v = feasible_columns(p, prediction)
+    v = tame(p, feasible_columns(p, prediction), *span(p, minima))
     if fallback == "none":
         run.stats["seed"] = "warm"
         return v
@@ -140,6 +141,34 @@ def clip_columns(p: Problem, v: Vector) -> Vector:
     if p.square:
         return v
     n, m = p.c.shape
-    if math.isinf(p.gate) and m > n:
-        v = v - np.partition(v, n)[n]
-    return np.minimum(v, 0.0)
+    with np.errstate(over="ignore"):
+        if math.isinf(p.gate) and m > n:
+            v = v - np.partition(v, n)[n]
+        return np.minimum(v, 0.0)
+
+
+def span(p: Problem, minima: Vector) -> tuple[float, float]:
+    """Return the smallest cost, and the largest finite one of some sixty rows."""
+    low = minima[np.isfinite(minima)]
+    rows = p.c[:: max(1, p.c.shape[0] // 64)]
+    top = rows[np.isfinite(rows)]
+    if not low.size or not top.size:
+        return 0.0, 0.0
+    return float(low.min()), float(top.max())
+
+
+def tame(p: Problem, v: Vector, low: float, top: float) -> Vector:
+    """Bring column duals that are out of all proportion to the costs back to their size.
+
+    Reduced costs under such duals would lose the digits of the costs, and with them the optimum. A spread of 64 times
+    that of the costs is kept, which duals of real problems do not reach and which costs six bits of 53.
+    """
+    reach = REACH * max(top - low, 0.0)
+    if not math.isinf(p.gate):
+        reach = REACH * (max(top, p.gate) - min(low, p.gate))
+    if not p.square:
+        return np.maximum(v, -reach)
+    middle = float(np.partition(v, v.size // 2)[v.size // 2])
+    if 0.5 * float(v.max()) - 0.5 * float(v.min()) > 0.5 * reach:
+        v = np.clip(v, middle - 0.5 * reach, middle + 0.5 * reach)
+    return v - middle if abs(middle) > REACH * max(abs(low), abs(top)) else v

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lap_warmstart import core, dense, gated, pricing, warm
 from lap_warmstart.errors import InvalidDtype
-from lap_warmstart.large import keeps, pick
+from lap_warmstart.large import clip_columns, keeps, pick, tame
 from lap_warmstart.partial import decompose
 from lap_warmstart.problem import EXACT, Problem
 from lap_warmstart.result import AssignmentResult
@@ -201,7 +201,6 @@ def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) ->
 
     A predictor is handed the dense matrix, missing edges infinite.
     """
-    from lap_warmstart.large import clip_columns
     from lap_warmstart.rowdualnet import bundled
 
     p = run.p
@@ -217,7 +216,8 @@ def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) ->
     v = np.full(m, np.inf) if prediction.columns is None else prediction.columns
     if prediction.rows is not None:
         np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
-    v = clip_columns(p, pricing.finite(v))
+    low, top = (float(graph.val.min()), float(graph.val.max())) if graph.val.size else (0.0, 0.0)
+    v = tame(p, clip_columns(p, pricing.finite(v)), low, top)
     run.stats.update(predict_time=prediction.seconds, notes=prediction.notes, seed="warm")
     if fallback == "none":
         return v
