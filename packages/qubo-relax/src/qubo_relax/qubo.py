@@ -104,9 +104,10 @@ class Qubo:
             raise InvalidInput.argument("labels", expected=f"{linear.size} labels", got=f"{len(names)}")
         if labels is not None and len(set(names)) != len(names):
             raise InvalidInput.argument("labels", expected="distinct labels", got="a label that occurs twice")
-        linear.flags.writeable = False
-        if diagonal is not None:
-            diagonal.flags.writeable = False
+        arrays = (linear, diagonal, quadratic.data, quadratic.indices, quadratic.indptr)
+        for array in arrays:
+            if array is not None:
+                array.flags.writeable = False
         for name, value in (
             ("linear", linear),
             ("quadratic", quadratic),
@@ -117,6 +118,10 @@ class Qubo:
             ("blocks", blocks),
         ):
             object.__setattr__(self, name, value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Arrays come back writeable from a pickle, and kernels are compiled for read-only ones.
+        self._fill(**{k: state[k] for k in state if k != "labels"}, labels=_given(state["labels"]))
 
     @classmethod
     def _trusted(
@@ -238,7 +243,7 @@ class Qubo:
             self.quadratic,
             self.offset,
             concavity=concavity,
-            labels=None if isinstance(self.labels, range) else self.labels,
+            labels=_given(self.labels),
             diagonal=self.diagonal,
             blocks=self.blocks,
         )
@@ -272,15 +277,15 @@ class Qubo:
 
     def gradient(self, X: ArrayLike) -> NDArray[np.float64]:
         """The gradient of ``f``, concavity and kept diagonal included, of the shape of `X`."""
+        g = self.field(X)
         x = np.asarray(X, dtype=np.float64)
-        g = self.field(x)
         if self.diagonal is not None:
             g = g + 2 * self.diagonal * x
         return g + self.concavity * (1 - 2 * x) if self.concavity else g
 
     def flip_gains(self, x: ArrayLike) -> NDArray[np.float64]:
         """``D_i = f(x with bit i flipped) - f(x)`` for a binary `x` of shape (n,) or a batch (B, n)."""
-        P = np.asarray(x, dtype=np.float64)
+        P = check.array(x, "x", ndim=(1, 2))
         if not np.isin(P, (0.0, 1.0)).all():
             raise InvalidInput.argument("x", expected="a binary point", got="values other than 0 and 1")
         g = self.field(P)
@@ -336,10 +341,15 @@ class Qubo:
         return np.asarray((self.quadratic @ P.T).T) if self.n else np.zeros(P.shape)
 
     def _points(self, X: ArrayLike) -> NDArray[np.float64]:
-        P = np.asarray(X, dtype=np.float64)
-        if P.ndim not in (1, 2) or P.shape[-1] != self.n:
+        P = check.array(X, "X", ndim=(1, 2))
+        if P.shape[-1] != self.n:
             raise InvalidInput.argument("X", expected=f"shape ({self.n},) or (B, {self.n})", got=f"shape {P.shape}")
         return np.atleast_2d(P)
+
+
+def _given(labels: Sequence[Hashable]) -> Sequence[Hashable] | None:
+    """The labels that a caller gave, None for plain numbers."""
+    return None if isinstance(labels, range) else labels
 
 
 def vertices(n: int, bits: int = _CHUNK_BITS) -> Any:

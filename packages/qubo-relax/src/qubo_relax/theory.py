@@ -28,14 +28,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
-from qubo_relax.qubo import minimum_threshold, scale_of
+from qubo_relax.qubo import Qubo, minimum_threshold, scale_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-    from qubo_relax.qubo import Qubo
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,7 @@ def certify_point(qubo: Qubo, x: ArrayLike) -> PointCertificate:
     PointCertificate
         Exact by T1 or T2 unless a convex diagonal was kept, where T3 may leave it undecided.
     """
-    p = np.asarray(x, dtype=np.float64)
-    if p.shape != (qubo.n,) or not np.isfinite(p).all() or (p < 0).any() or (p > 1).any():
-        raise InvalidInput.argument("x", expected=f"a point of [0, 1]^{qubo.n}", got=x)
+    p = _in_box(qubo, x)
     binary = bool(np.isin(p, (0.0, 1.0)).all())
     bend = np.full(qubo.n, -qubo.concavity) if qubo.diagonal is None else qubo.diagonal - qubo.concavity
     if (bend < 0).all():
@@ -86,6 +82,15 @@ def certify_point(qubo: Qubo, x: ArrayLike) -> PointCertificate:
     if not bend.any():
         return _multilinear(qubo, p, binary)
     return _general(qubo, p, binary, bend)
+
+
+def _in_box(qubo: Qubo, x: ArrayLike) -> NDArray[np.float64]:
+    if not isinstance(qubo, Qubo):
+        raise InvalidInput.argument("qubo", expected="a Qubo", got=type(qubo).__name__)
+    p: NDArray[np.float64] = check.array(x, "x", shape=(qubo.n,))
+    if (p < 0).any() or (p > 1).any():
+        raise InvalidInput.argument("x", expected=f"a point of [0, 1]^{qubo.n}", got=x)
+    return p
 
 
 def _unit(n: int, i: int, sign: float) -> NDArray[np.float64]:
@@ -188,9 +193,9 @@ def round_point(qubo: Qubo, x: ArrayLike) -> NDArray[np.int8]:
     -------
     ndarray of int8 of shape (n,)
     """
-    p = np.array(x, dtype=np.float64)
-    if p.shape != (qubo.n,) or not np.isfinite(p).all() or (p < 0).any() or (p > 1).any():
-        raise InvalidInput.argument("x", expected=f"a point of [0, 1]^{qubo.n}", got=x)
+    p = _in_box(qubo, x).copy()
+    if qubo.diagonal is not None and (qubo.diagonal > qubo.concavity).any():
+        raise InvalidInput.argument("qubo", expected="a folded quadratic", got="a kept convex diagonal")
     g = qubo.field(p)
     if qubo.diagonal is not None:
         g = g + qubo.diagonal

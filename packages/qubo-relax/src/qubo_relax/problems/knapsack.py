@@ -12,7 +12,7 @@ from lemmata_core import InvalidInput
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
-from qubo_relax.problems.base import Problem, numbers, pair_rows, wide_range_warning
+from qubo_relax.problems.base import Problem, mask, numbers, pair_rows, readable, wide_range_warning
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -119,10 +119,7 @@ class _Packing(Problem):
         return self._mask(solution).astype(np.int8)
 
     def _mask(self, solution: Any) -> NDArray[np.bool_]:
-        s = np.asarray(solution)
-        if s.shape != (self.n,):
-            raise InvalidInput.argument("solution", expected=f"shape ({self.n},)", got=f"shape {s.shape}")
-        return s.astype(bool)
+        return mask(solution, self.n)
 
     def objective(self, solution: Any) -> float:
         """Total value."""
@@ -131,7 +128,10 @@ class _Packing(Problem):
     def is_feasible(self, solution: Any) -> bool:
         """Whether every row fits."""
         weights, capacities = self._rows()
-        load = weights[:, self._mask(solution)].sum(axis=1)
+        s = readable(self._mask, solution)
+        if s is None:
+            return False
+        load = weights[:, s].sum(axis=1)
         return bool((load <= capacities * (1 + 1e-12)).all())
 
     def start(self) -> NDArray[np.bool_]:

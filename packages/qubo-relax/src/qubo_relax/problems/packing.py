@@ -12,7 +12,15 @@ from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
-from qubo_relax.problems.base import Problem, implication_rows, numbers, pair_rows, wide_range_warning
+from qubo_relax.problems.base import (
+    Problem,
+    choices,
+    implication_rows,
+    numbers,
+    pair_rows,
+    readable,
+    wide_range_warning,
+)
 from qubo_relax.problems.knapsack import TAU, interval_placements
 
 if TYPE_CHECKING:
@@ -100,11 +108,8 @@ class _Bins(Problem):
         return np.where(z.any(axis=1), z.argmax(axis=1), -1) if m else np.full(n, -1)
 
     def _where(self, solution: Any) -> Ints:
-        s = np.asarray(solution)
         n, m = self._weights()[0].shape
-        if s.shape != (n,) or (s.size and (s.min() < -1 or s.max() >= m)):
-            raise InvalidInput.argument("solution", expected=f"{n} bins in -1..{m - 1}", got=solution)
-        return s.astype(np.int64)
+        return choices(solution, n, -1, m - 1)
 
     def _assigned(self, solution: Any, formulation: str | None) -> NDArray[np.int8]:
         where = self._where(solution)
@@ -118,9 +123,8 @@ class _Bins(Problem):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether no bin is overfull."""
-        try:
-            where = self._where(solution)
-        except InvalidInput:
+        where = readable(self._where, solution)
+        if where is None:
             return False
         weights, capacities = self._weights()
         load = np.zeros(capacities.size)

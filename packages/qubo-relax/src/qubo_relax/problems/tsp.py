@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
@@ -55,14 +55,16 @@ class TSP(Problem):
     )
 
     def __post_init__(self) -> None:
-        d = numbers(self.distances, "distances", ndim=2)
+        d = check.array(self.distances, "distances", ndim=2, finite=False, copy=True)
         if d.shape[0] != d.shape[1]:
             raise InvalidInput.argument("distances", expected="a square matrix", got=f"shape {d.shape}")
-        d = d - np.diag(np.diag(d))
+        np.fill_diagonal(d, 0.0)
+        d = numbers(d, "distances", ndim=2)
+        if not isinstance(self.fix_first, bool | np.bool_):
+            raise InvalidInput.argument("fix_first", expected="True or False", got=self.fix_first)
         if (d < 0).any():
             raise InvalidInput.argument("distances", expected="numbers >= 0", got=float(d.min()))
         wide_range_warning("distances", d)
-        d.flags.writeable = False
         object.__setattr__(self, "distances", d)
 
     @property

@@ -30,8 +30,8 @@ def _table() -> NDArray[np.float32]:
 def anneal(prep: Prepared, X0: NDArray[Any], steps: int, options: Mapping[str, Any], stop: Stop) -> Lanes:
     """Metropolis flips in index order, ``beta`` linear in the sweep from ``hot / s`` to ``cold / s``.
 
-    ``s`` is the median row norm of S. The field ``g`` is kept and updated by the neighbours of a flip alone; a gain
-    above ``16 / beta`` is refused without a random number; ``-log(u)`` comes from a table.
+    ``s`` is the median row norm of S. The field ``g`` is kept and updated by the neighbours of a flip alone;
+    ``-log(u)`` comes from a table, in runs of 64 that begin at a random place.
 
     Parameters
     ----------
@@ -56,6 +56,7 @@ def anneal(prep: Prepared, X0: NDArray[Any], steps: int, options: Mapping[str, A
     hot, cold = float(options.get("hot", HOT)), float(options.get("cold", COLD))
     betas = (np.linspace(hot, cold, max(steps, 1)) / prep.row_scale).astype(np.float32)
     states = options["states"]
+    indptr, indices = prep.indptr.view(np.uint64), prep.indices.view(np.uint32)
     many = chunk(prep.indices.size, prep.qubo.n, 1)
     out = np.empty(X0.shape, dtype=np.int8)
     done, ended, total = 0, "done", 0
@@ -73,7 +74,7 @@ def anneal(prep: Prepared, X0: NDArray[Any], steps: int, options: Mapping[str, A
                 if ended != "done":
                     break
                 part = betas[at : min(at + many, steps)]
-                anneal_sweeps(prep.indptr, prep.indices, prep.data, h, s, state, _table(), part, 0)
+                anneal_sweeps(indptr, indices, prep.data, h, s, state, _table(), part)
                 at += part.size
                 stop.count(part.size)
                 total += part.size
