@@ -58,7 +58,8 @@ class LinearConstraint:
             index = check.array(list(a.keys()), "a", ndim=1, dtype=np.int64)
             value = check.array(list(a.values()), "a", ndim=1)
         else:
-            value = check.array(a.toarray().ravel() if sparse.issparse(a) else a, "a", ndim=1)
+            given: Any = a
+            value = check.array(given.toarray().ravel() if sparse.issparse(given) else given, "a", ndim=1)
             index = np.arange(value.size)
         if index.size and index.min() < 0:
             raise InvalidInput.argument("a", expected="indices >= 0", got=int(index.min()))

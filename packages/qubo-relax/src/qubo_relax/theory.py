@@ -31,6 +31,7 @@ import numpy as np
 from lemmata_core import InvalidInput, check
 
 from qubo_relax.qubo import Qubo, minimum_threshold, scale_of
+from qubo_relax.terms import FactoredQubo
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -60,12 +61,12 @@ class PointCertificate:
     reason: str
 
 
-def certify_point(qubo: Qubo, x: ArrayLike) -> PointCertificate:
+def certify_point(qubo: Qubo | FactoredQubo, x: ArrayLike) -> PointCertificate:
     """Decide whether `x` is a local minimizer of the quadratic on the box.
 
     Parameters
     ----------
-    qubo : Qubo
+    qubo : Qubo or FactoredQubo
     x : array_like of shape (n,)
         A point of ``[0, 1]^n``.
 
@@ -76,6 +77,8 @@ def certify_point(qubo: Qubo, x: ArrayLike) -> PointCertificate:
     """
     p = _in_box(qubo, x)
     binary = bool(np.isin(p, (0.0, 1.0)).all())
+    if isinstance(qubo, FactoredQubo):
+        return _concave(qubo, p, binary)
     bend = np.full(qubo.n, -qubo.concavity) if qubo.diagonal is None else qubo.diagonal - qubo.concavity
     if (bend < 0).all():
         return _concave(qubo, p, binary)
@@ -84,8 +87,8 @@ def certify_point(qubo: Qubo, x: ArrayLike) -> PointCertificate:
     return _general(qubo, p, binary, bend)
 
 
-def _in_box(qubo: Qubo, x: ArrayLike) -> NDArray[np.float64]:
-    if not isinstance(qubo, Qubo):
+def _in_box(qubo: Qubo | FactoredQubo, x: ArrayLike) -> NDArray[np.float64]:
+    if not isinstance(qubo, Qubo | FactoredQubo):
         raise InvalidInput.argument("qubo", expected="a Qubo", got=type(qubo).__name__)
     p: NDArray[np.float64] = check.array(x, "x", shape=(qubo.n,))
     if (p < 0).any() or (p > 1).any():
@@ -99,7 +102,9 @@ def _unit(n: int, i: int, sign: float) -> NDArray[np.float64]:
     return e
 
 
-def _first_order(qubo: Qubo, p: NDArray[np.float64], tol: float) -> tuple[float, NDArray[np.float64] | None]:
+def _first_order(
+    qubo: Qubo | FactoredQubo, p: NDArray[np.float64], tol: float
+) -> tuple[float, NDArray[np.float64] | None]:
     """The worst of the inward slopes and minus the gradient's size, with a first-order descent direction if any."""
     g = qubo.gradient(p)
     inside = (p > 0) & (p < 1)
@@ -111,7 +116,7 @@ def _first_order(qubo: Qubo, p: NDArray[np.float64], tol: float) -> tuple[float,
     return float(slope[i]), _unit(qubo.n, i, sign)
 
 
-def _concave(qubo: Qubo, p: NDArray[np.float64], binary: bool) -> PointCertificate:
+def _concave(qubo: Qubo | FactoredQubo, p: NDArray[np.float64], binary: bool) -> PointCertificate:
     if qubo.n == 0:
         return PointCertificate("local_min", True, np.inf, None, "there are no variables")
     if not binary:

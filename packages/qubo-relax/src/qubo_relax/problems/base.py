@@ -146,16 +146,30 @@ class Problem(ABC):
             raise InvalidInput.argument("penalty", expected=f"None with the certified formulation {name}", got=penalty)
         if penalty is not None:
             penalty = check.in_range(penalty, "penalty", 0.0, low_open=True)
-        if margin is None:
-            margin = DEFAULT_MARGIN * (self.value_scale or 1.0)
-        margin = check.in_range(margin, "margin", 0.0)
+        margin = self._margin(margin)
         if concavity is not None:
             concavity = check.in_range(concavity, "concavity", 0.0)
-        terms, blocks = self._terms(name, float(margin), penalty)
+        terms, blocks = self._terms(name, margin, penalty)
         qubo = terms.build(blocks=blocks)
         if not certified:
             return qubo.with_concavity(margin / 4 if concavity is None else concavity)
-        return qubo.with_concavity(_concavity(qubo, float(margin), concavity))
+        return qubo.with_concavity(_concavity(qubo, margin, concavity))
+
+    def _margin(self, margin: float | None) -> float:
+        return DEFAULT_MARGIN * (self.value_scale or 1.0) if margin is None else check.in_range(margin, "margin", 0.0)
+
+    def _margins(self, margin: float | None, concavity: float | None) -> tuple[float, float]:
+        """Margin and concavity of a factored form, whose margin is proved by hand."""
+        proved = self._margin(margin)
+        if proved == 0:
+            raise InvalidInput.argument("margin", expected="a number > 0", got=margin)
+        if concavity is None:
+            return proved, proved / 4
+        eps = check.in_range(concavity, "concavity", 0.0, low_open=True)
+        if eps >= proved:
+            expected = f"a number below the proved margin {proved:g}"
+            raise InvalidInput.argument("concavity", expected=expected, got=concavity)
+        return proved, eps
 
     def _formulation(self, name: str | None) -> str:
         if name is None:

@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
 from qubo_relax.problems.base import Problem, mask, numbers, pair_rows, readable, wide_range_warning
+from qubo_relax.terms import FactoredQubo, PriceTerm
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -211,6 +212,36 @@ class Knapsack(_Packing):
         i, j = placement_conflicts(item, start, stop)
         terms.add_pairs(i, j, np.maximum(np.minimum(value[i], value[j]), 0.0) + margin)
         return terms, (bl.Conflicts(i, j),)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables of "price"."""
+        return self.n
+
+    def factored(self, *, margin: float | None = None, concavity: float | None = None) -> FactoredQubo:
+        """The "price" formulation with its row kept as running sums: n numbers in place of ``n^2 / 2`` pairs.
+
+        Parameters
+        ----------
+        margin, concavity : float, optional
+            As in `qubo`. The proved margin is the least of `margin` and ``rate * tau * resolution`` over the items.
+
+        Returns
+        -------
+        FactoredQubo
+        """
+        margin, _ = self._margins(margin, None)
+        values = np.asarray(self.values)
+        prices, fixed = price_block(values, *self._rows(), margin)
+        weight = np.where(fixed.mask, 0.0, prices.weights[0])
+        priced = prices.rate[0] > 0
+        # The last item of an overfull set pays for a whole step of the row more than it is worth.
+        slack = (prices.rate[0] * TAU * prices.unit[0])[priced]
+        proved = min(float(slack.min(initial=np.inf)), margin)
+        eps = proved / 4 if concavity is None else check.in_range(concavity, "concavity", 0.0, proved, low_open=True)
+        linear = np.where(fixed.mask, margin, -values)
+        term = PriceTerm(prices.order, prices.rate[0], weight)
+        return FactoredQubo(linear, (term,), 0.0, eps, (fixed, prices))
 
     def placements(self) -> tuple[Ints, Ints, Ints]:
         """Item, first unit and end of each variable of the "placement" formulation; a weightless item has one."""

@@ -95,7 +95,7 @@ class OpenPit(Problem):
             raise InvalidInput.argument("capacity", expected="resource and capacity together", got="one of them")
         periods = 1 if self.periods is None else check.positive_int(self.periods, "periods")
         if self.resource is not None:
-            a = check.array(self.resource, "resource", ndim=(1, 2))
+            a = check.array(np.asarray(self.resource), "resource", ndim=(1, 2))
             a = numbers(np.atleast_2d(a), "resource", ndim=2)
             if a.shape[1] != n:
                 raise InvalidInput.argument("resource", expected=f"shape (d, {n})", got=f"shape {a.shape}")
@@ -103,7 +103,7 @@ class OpenPit(Problem):
                 raise InvalidInput.argument(
                     "resource", expected="amounts >= 0 (complement the variable)", got="negative"
                 )
-            b = np.atleast_1d(check.array(self.capacity, "capacity", ndim=(0, 1, 2)))
+            b = np.atleast_1d(check.array(np.asarray(self.capacity), "capacity", ndim=(0, 1, 2)))
             b = numbers(b[:, None] if b.ndim == 1 else b, "capacity", ndim=2)
             if b.shape[0] != a.shape[0] or b.shape[1] not in (1, periods):
                 want = f"shape ({a.shape[0]},) or ({a.shape[0]}, {periods})"
@@ -125,12 +125,12 @@ class OpenPit(Problem):
         object.__setattr__(self, name, value)
 
     def _factors(self, periods: int) -> Floats:
-        if self.discount is None:
-            d = np.ones(periods)
-        elif np.ndim(self.discount) == 0:
-            d = check.in_range(self.discount, "discount", 0.0, 1.0, low_open=True) ** np.arange(periods)
-        else:
-            d = numbers(self.discount, "discount", shape=(periods,))
+        given: Any = self.discount
+        d: Floats = np.ones(periods)
+        if given is not None and np.ndim(given) == 0:
+            d = np.power(check.in_range(given, "discount", 0.0, 1.0, low_open=True), np.arange(float(periods)))
+        elif given is not None:
+            d = numbers(given, "discount", shape=(periods,))
         if (d <= 0).any() or (np.diff(d) > 0).any() or not np.isfinite(d).all():
             raise InvalidInput.argument("discount", expected="factors > 0 that do not increase", got=self.discount)
         return d

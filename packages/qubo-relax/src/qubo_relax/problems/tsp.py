@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from lemmata_core import InvalidInput, check
+from scipy import sparse
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
 from qubo_relax.problems.base import Problem, numbers, wide_range_warning
+from qubo_relax.terms import FactoredQubo, KroneckerTerm, LowRankTerm
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -103,6 +105,41 @@ class TSP(Problem):
         i, j = bl.rook_pairs(index)
         terms.add_pairs(i, j, np.minimum(reward[i], reward[j]) + margin)
         return terms, (bl.Permutation(index),)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables of its formulations."""
+        return int(self.free.size**2)
+
+    def factored(self, *, margin: float | None = None, concavity: float | None = None) -> FactoredQubo:
+        """The "permutation" formulation without writing its pairs down: about ``3 n^2`` numbers in place of ``4 n^3``.
+
+        Parameters
+        ----------
+        margin, concavity : float, optional
+            As in `qubo`. The margin is the proved one: rewards and conflicts exceed their bounds by just as much.
+
+        Returns
+        -------
+        FactoredQubo
+        """
+        margin, eps = self._margins(margin, concavity)
+        d, cities, m = np.asarray(self.distances), self.free, self.free.size
+        reward = city_rewards(d)[cities] + margin
+        step = np.eye(m, k=1) if self.fix_first or m < 2 else np.roll(np.eye(m), 1, axis=1)
+        among = np.minimum(reward[:, None], reward) + margin
+        np.fill_diagonal(among, 0.0)
+        columns = sparse.csr_array((np.ones(m * m), (np.tile(np.arange(m), m), np.arange(m * m))), shape=(m, m * m))
+        terms = (
+            KroneckerTerm(sparse.csr_array(step), d[np.ix_(cities, cities)]),
+            KroneckerTerm(0.5 * sparse.eye_array(m, format="csr"), among),
+            LowRankTerm(columns, reward + margin),
+        )
+        linear = np.tile(-reward, (m, 1))
+        if self.fix_first and m:
+            linear[0] += d[0, cities]
+            linear[-1] += d[cities, 0]
+        return FactoredQubo(linear.ravel(), terms, float(reward.sum()), eps, (bl.Permutation(self.index()),))
 
     def constraints(self, formulation: str | None = None) -> list[LinearConstraint]:
         """One city a position and one position a city."""
