@@ -193,7 +193,7 @@ def improve_pit(problem: OpenPit, solution: Any, rng: Any = 0, time_limit: float
         return solution
     value, arcs = np.asarray(problem.value), np.asarray(problem.arcs)
     if problem.periods is not None:
-        found = [solution, _in_sequence(problem, rng, None if time_limit is None else time_limit / 2)]
+        found = [solution, in_sequence(problem, rng, None if time_limit is None else time_limit / 2)]
         best = max(found, key=problem.objective)
         return _across_periods(problem, best, rng, 1.5 if time_limit is None else time_limit / 2)
     start = np.asarray(solution, dtype=bool)
@@ -227,12 +227,12 @@ def _with_risk(problem: OpenPit, start: Mask, rng: Any, deadline: float) -> Mask
         rows = np.asarray(problem.resource), np.asarray(problem.capacity)[:, 0]
     else:
         starts += [max_closure(value, arcs), max_closure(value - own, arcs)]
-        if value.size <= ANNEALED_BLOCKS:
-            starts.append(_grown(problem, rng, deadline))
     found = [start]
     for x in starts:
-        if time.monotonic() < deadline:
+        if len(found) < 3 or time.monotonic() < deadline:
             found.append(cone_moves(cones, value - own, x, pairs, rows=rows))
+    if problem.resource is None and value.size <= ANNEALED_BLOCKS and time.monotonic() < deadline:
+        found.append(cone_moves(cones, value - own, _grown(problem, rng, deadline), pairs))
     best = max(found, key=problem.objective)
     g = rngs.generator(rng)
     for _ in range(RISK_KICKS if best.size else 0):
@@ -271,8 +271,8 @@ def _across_periods(problem: OpenPit, schedule: Ints, rng: Any, seconds: float) 
     return max((schedule, np.asarray(problem.decode(y.astype(np.int8)))), key=problem.objective)
 
 
-def _in_sequence(problem: OpenPit, rng: Any, time_limit: float | None) -> Ints:
-    """Period after period the best pit of what is left under that period's own capacities, then later if it pays."""
+def in_sequence(problem: OpenPit, rng: Any, time_limit: float | None) -> Ints:
+    """Period after period the best pit of what is left under that period's own capacities."""
     from qubo_relax.improve.lagrange import improve_capacity
 
     value, arcs, T = np.asarray(problem.value), np.asarray(problem.arcs), problem.n_periods

@@ -278,6 +278,23 @@ class OpenPit(Problem):
 
         return np.asarray(improve_pit(self, self._pit(solution), rng, time_limit))
 
+    def sequence(self, rng: Any = 0, time_limit: float | None = None) -> NDArray[Any]:
+        """A schedule that keeps each period's OWN capacity, which cumulative rows do not ask for: period after period.
+
+        Rows of single periods are differences of two variables, for which there is no structural certificate; this is
+        the method for them. `improve` looks further, within the cumulative rows.
+
+        Raises
+        ------
+        InvalidInput
+            Without periods.
+        """
+        from qubo_relax.improve.pits import in_sequence
+
+        if self.periods is None:
+            raise InvalidInput.argument("periods", expected="a number of periods", got=None)
+        return in_sequence(self, rng, time_limit)
+
     def solve_exact(self, time_limit: float | None = None) -> NDArray[Any] | None:
         """Max-flow for the ultimate pit; HiGHS with rows, periods or risk."""
         from qubo_relax.exact import solve_pit
