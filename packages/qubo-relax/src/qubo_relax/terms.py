@@ -45,12 +45,28 @@ class LowRankTerm:
         self.w = vector(w, "w", self.A.shape[0])
         self.n = int(self.A.shape[1])
         self._columns = sparse.csc_array(self.A)
+        self._tiled = _is_tiled(self.A)
         self._cast: dict[Any, tuple[Any, Any, Array, Array]] = {}
 
     def field(self, X: Array) -> Array:
         """``S X`` for lanes innermost, shape (n, B), in the precision of `X`."""
+        out = np.zeros_like(X)
+        self.add_to(out, X)
+        return out
+
+    def add_to(self, out: Array, X: Array) -> None:
+        """Add ``S X`` to `out`, both of shape (n, B)."""
         A, At, w, own = self._as(X.dtype)
-        return np.asarray(At @ (w[:, None] * (A @ X)) - own[:, None] * X)
+        if self._tiled:
+            # Rows 0, 1, .., r-1 over and over: sums of slices, without an index.
+            r, B = w.size, X.shape[1]
+            Y, Z = X.reshape(-1, r, B), out.reshape(-1, r, B)
+            Z += w[:, None] * Y.sum(axis=0)
+            scratch = np.multiply(Y, w[:, None], out=_scratch(self, Y.shape, X.dtype))
+            Z -= scratch
+        else:
+            out += At @ (w[:, None] * (A @ X))
+            out -= own[:, None] * X
 
     def _as(self, dtype: Any) -> tuple[Any, Any, Array, Array]:
         if dtype not in self._cast:
@@ -96,12 +112,23 @@ class KroneckerTerm:
 
     def field(self, X: Array) -> Array:
         """``S X`` for lanes innermost, shape (n, B), in the precision of `X`."""
-        m, k, B = self.m, self.k, X.shape[1]
-        out = -self._own.astype(X.dtype)[:, None] * X
-        for F, D in self._as(X.dtype):
-            Y = X if F is None else (F @ X.reshape(m, k * B))
-            out += np.matmul(D, np.asarray(Y).reshape(m, k, B)).reshape(m * k, B)
+        out = np.zeros_like(X)
+        self.add_to(out, X)
         return out
+
+    def add_to(self, out: Array, X: Array) -> None:
+        """Add ``S X`` to `out`, both of shape (n, B)."""
+        m, k, B = self.m, self.k, X.shape[1]
+        if self._own.any():
+            out -= self._own.astype(X.dtype)[:, None] * X
+        scratch = _scratch(self, (m, k, B), X.dtype)
+        for F, D in self._as(X.dtype):
+            Y = X.reshape(m, k, B)
+            if isinstance(F, list):
+                Y = _shifted(F, Y, _scratch(self, (m, k, B), X.dtype, "_moved"))
+            elif F is not None:
+                Y = np.asarray(F @ X.reshape(m, k * B)).reshape(m, k, B)
+            out += np.matmul(D, Y, out=scratch).reshape(m * k, B)
 
     def _as(self, dtype: Any) -> list[tuple[Any, Array]]:
         """``F X D' + F' X D``, as one product where either is symmetric; no product with F where it is the identity."""
@@ -132,10 +159,54 @@ class KroneckerTerm:
         return _without_diagonal(K + K.T)
 
 
+def _is_tiled(A: sparse.csr_array) -> bool:
+    """Whether column c holds a single 1, in row ``c mod r``."""
+    r, n = A.shape
+    if not r or n % r or A.nnz != n or not (A.data == 1).all():
+        return False
+    column = sparse.csc_array(A)
+    return bool((np.diff(column.indptr) == 1).all() and np.array_equal(column.indices, np.arange(n) % r))
+
+
+def _scratch(owner: Any, shape: tuple[int, ...], dtype: Any, name: str = "_kept") -> Array:
+    """A buffer that `owner` keeps between steps: fresh memory costs as much as the product written into it."""
+    kept: Array | None = getattr(owner, name, None)
+    if kept is None or kept.shape != shape or kept.dtype != dtype:
+        kept = np.empty(shape, dtype=dtype)
+        setattr(owner, name, kept)
+    return kept
+
+
+def _shifted(diagonals: list[tuple[int, float]], Y: Array, out: Array) -> Array:
+    """A matrix of few constant diagonals times `Y`, by slices."""
+    m = len(Y)
+    out[:] = 0
+    for offset, value in diagonals:
+        into, source = out[max(0, -offset) : m - max(0, offset)], Y[max(0, offset) : m - max(0, -offset)]
+        into += source if value == 1 else Y.dtype.type(value) * source
+    return out
+
+
+def _constant_diagonals(F: Any) -> list[tuple[int, float]] | None:
+    """``(offset, value)`` of each diagonal of F where there are at most four and each is constant, else None."""
+    entries = F.tocoo()
+    offsets = np.asarray(entries.coords[1], dtype=np.int64) - entries.coords[0]
+    found = []
+    for offset in np.unique(offsets).tolist():
+        values = entries.data[offsets == offset]
+        if len(found) == 4 or values.size != F.shape[0] - abs(offset) or (values != values[0]).any():
+            return None
+        found.append((int(offset), float(values[0])))
+    return found
+
+
 def _scaled_identity(F: Any, D: Array, dtype: Any) -> tuple[Any, Array]:
     d = F.diagonal()
     if d.size and d[0] != 0 and F.nnz == d.size and (d == d[0]).all():
         return None, np.ascontiguousarray(d[0] * D, dtype=dtype)
+    diagonals = _constant_diagonals(F)
+    if diagonals is not None:
+        return diagonals, np.ascontiguousarray(D, dtype=dtype)
     dense = F.nnz > 0.3 * max(d.size, 1) ** 2
     return (F.toarray() if dense else F).astype(dtype), np.ascontiguousarray(D, dtype=dtype)
 
@@ -158,6 +229,10 @@ class PriceTerm:
             raise InvalidInput.argument("order", expected=f"a permutation of 0..{self.n - 1}", got=order)
         self.rate, self.weight = vector(rate, "rate", self.n), vector(weight, "weight", self.n)
         self._place = np.argsort(self.order)
+
+    def add_to(self, out: Array, X: Array) -> None:
+        """Add ``S X`` to `out`, both of shape (n, B)."""
+        out += self.field(X)
 
     def field(self, X: Array) -> Array:
         """``S X`` for lanes innermost, shape (n, B), in the precision of `X`."""
@@ -231,11 +306,12 @@ class FactoredQubo:
         """Number of variables."""
         return int(self.linear.size)
 
-    def products(self, X: Array) -> Array:
-        """``S X`` for lanes innermost, shape (n, B), in the precision of `X`."""
-        out = np.zeros_like(X)
+    def products(self, X: Array, out: Array | None = None) -> Array:
+        """``S X`` for lanes innermost, shape (n, B), in the precision of `X`; in `out` where given."""
+        out = np.empty_like(X) if out is None else out
+        out[:] = 0
         for term in self.terms:
-            out += term.field(X)
+            term.add_to(out, X)
         return out
 
     def column(self, i: int) -> Floats:

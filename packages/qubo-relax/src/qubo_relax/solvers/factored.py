@@ -106,13 +106,12 @@ def run(
     linear, eps = q.linear.astype(np.float32)[:, None], np.float32(q.concavity)
     step = steppers[name](prep, X, steps, options)
 
-    def gradient(Y: Lane) -> Lane:
-        return np.asarray(linear + q.products(Y))
-
+    g = np.empty_like(X)
     done, ended = 0, "done"
     try:
         while done < steps:
-            g = gradient(X)
+            q.products(X, g)
+            g += linear
             if done % LOOK == 0:
                 stop.count(min(LOOK, steps - done) * X.shape[1])
                 ended = stop.reason(done)
@@ -169,15 +168,24 @@ def _graduated(
 ) -> Callable[[Lane, Lane, int], Lane]:
     mus, noise, size, momentum = schedule(prep.spectral, steps, options)
     P = options["noise"] if noise.any() else None
-    V = np.zeros_like(X)
+    V, W = np.zeros_like(X), np.empty_like(X)
+    inside, below = np.empty(X.shape, dtype=bool), np.empty(X.shape, dtype=bool)
 
     def step(Y: Lane, g: Lane, t: int) -> Lane:
-        G = g + mus[t] * (1 - 2 * Y)
+        # In place throughout: the products leave little else to pay for than memory.
+        np.multiply(Y, np.float32(-2) * mus[t], out=W)
+        np.add(W, mus[t], out=W)
+        np.add(W, g, out=W)
         if P is not None:
-            G += noise[t] * P
-        V[:] = momentum * V - size * G
-        Z = Y + V
-        V[(Z <= 0) | (Z >= 1)] = 0
-        return np.asarray(np.clip(Z, 0, 1), dtype=np.float32)
+            np.add(W, noise[t] * P, out=W)
+        np.multiply(W, size, out=W)
+        np.multiply(V, momentum, out=V)
+        np.subtract(V, W, out=V)
+        np.add(Y, V, out=Y)
+        np.greater(Y, 0, out=inside)
+        np.less(Y, 1, out=below)
+        np.logical_and(inside, below, out=inside)
+        np.multiply(V, inside, out=V)
+        return np.asarray(np.clip(Y, 0, 1, out=Y))
 
     return step
