@@ -171,3 +171,16 @@ def test_importing_loads_nothing_heavy():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: qr.Qubo([1e13, 1.0], np.zeros((2, 2))),
+        lambda: qr.Qubo.from_matrix([[1e13, 1.0], [0, 0]]),
+        lambda: qr.Qubo.from_coo(2, [0, 0], [0, 1], [1e13, 1.0]),
+    ],
+)
+def test_a_quadratic_of_a_range_beyond_float64_warns(make):
+    with pytest.warns(UserWarning, match="1e12"):
+        make()

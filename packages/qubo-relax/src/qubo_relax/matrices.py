@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,24 @@ from scipy import sparse
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_CHUNK = 1_000_000
 _COMPILED_FROM = 1_000_000  # pairs from which a compiled build repays its loading time
+
+
+def warn_wide(name: str, *arrays: NDArray[np.float64]) -> None:
+    """Warn when the non-zero coefficients span more than twelve orders of magnitude."""
+    low, high = np.inf, 0.0
+    for a in arrays:
+        for k in range(0, a.size, _CHUNK):
+            size = np.abs(a[k : k + _CHUNK])
+            high = max(high, float(size.max()))
+            low = min(low, float(np.min(size, where=size > 0, initial=np.inf)))
+    if high > 1e12 * low:
+        warnings.warn(
+            f"{name}: the coefficients span more than 1e12; float64 cannot hold the small ones beside the large",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def pair_matrix(

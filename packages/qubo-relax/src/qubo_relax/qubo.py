@@ -10,7 +10,16 @@ import numpy as np
 from lemmata_core import InvalidInput, check
 from scipy import sparse
 
-from qubo_relax.matrices import canonical, indices, number, pair_matrix, square_matrix, symmetric_matrix, vector
+from qubo_relax.matrices import (
+    canonical,
+    indices,
+    number,
+    pair_matrix,
+    square_matrix,
+    symmetric_matrix,
+    vector,
+    warn_wide,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +72,11 @@ class Qubo:
     ------
     InvalidInput
         On NaN or infinity, a matrix that is not square, a diagonal, labels of the wrong number, negative concavity.
+
+    Warns
+    -----
+    UserWarning
+        When the coefficients span more than twelve orders of magnitude.
     """
 
     linear: NDArray[np.float64]
@@ -84,6 +98,7 @@ class Qubo:
     ) -> None:
         c = vector(linear, "linear")
         S = symmetric_matrix(quadratic, c.size)
+        warn_wide("quadratic", c, S.data)
         self._fill(c, S, number(offset, "offset"), concavity, labels, None, ())
 
     def _fill(  # every constructor ends here, so that there is one place that freezes arrays
@@ -172,6 +187,7 @@ class Qubo:
         M = square_matrix(Q, "Q")
         n = M.shape[0]
         c = np.zeros(n) if linear is None else vector(linear, "linear", n)
+        warn_wide("Q", c, M.data)
         d = np.asarray(M.diagonal(), dtype=np.float64)
         S = M + M.T
         S = canonical(S - sparse.diags_array(2 * d) if d.any() else S)
@@ -213,6 +229,7 @@ class Qubo:
         if not rows.size == cols.size == vals.size:
             raise InvalidInput.argument("v", expected="as many values as pairs", got=f"{vals.size} for {rows.size}")
         c = np.zeros(n) if linear is None else vector(linear, "linear", n)
+        warn_wide("v", c, vals)
         return cls._trusted(*pair_matrix(n, rows, cols, vals, c), number(offset, "offset"), concavity=concavity)
 
     @classmethod

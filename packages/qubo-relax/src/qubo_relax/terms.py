@@ -191,7 +191,7 @@ def _constant_diagonals(F: Any) -> list[tuple[int, float]] | None:
     """``(offset, value)`` of each diagonal of F where there are at most four and each is constant, else None."""
     entries = F.tocoo()
     offsets = np.asarray(entries.coords[1], dtype=np.int64) - entries.coords[0]
-    found = []
+    found: list[tuple[int, float]] = []
     for offset in np.unique(offsets).tolist():
         values = entries.data[offsets == offset]
         if len(found) == 4 or values.size != F.shape[0] - abs(offset) or (values != values[0]).any():

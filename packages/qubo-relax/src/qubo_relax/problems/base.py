@@ -11,6 +11,7 @@ import numpy as np
 from lemmata_core import InvalidInput, check
 
 from qubo_relax.constraints import LinearConstraint
+from qubo_relax.matrices import warn_wide
 from qubo_relax.structure import structural_margin
 
 if TYPE_CHECKING:
@@ -235,15 +236,7 @@ def readable(check: Callable[[Any], NDArray[Any]], solution: Any) -> NDArray[Any
 
 def wide_range_warning(name: str, values: NDArray[np.float64]) -> None:
     """Warn when the non-zero coefficients span more than twelve orders of magnitude."""
-    import warnings
-
-    size = np.abs(values[values != 0])
-    if size.size and size.max() > 1e12 * size.min():
-        warnings.warn(
-            f"{name}: the coefficients span more than 1e12; float64 cannot hold the small ones beside the large",
-            UserWarning,
-            stacklevel=4,
-        )
+    warn_wide(name, values.ravel())
 
 
 def pair_rows(i: NDArray[Any], j: NDArray[Any], sense: str = "<=", name: str = "pair") -> list[LinearConstraint]:

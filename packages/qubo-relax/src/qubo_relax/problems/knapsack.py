@@ -170,17 +170,21 @@ class Knapsack(_Packing):
         Not negative.
     capacity : float
         Positive.
+    resolution : int, optional
+        Units into which "placement" divides the capacity, weights rounded up: fewer variables, any weights, always
+        feasible, at the loss of selections that fit by less than a unit an item. The capacity itself when left out.
 
     Notes
     -----
     Formulations: "price" (certified, no slack; its objective is discounted, so `improve` finishes), "placement"
-    (certified, exact, n x capacity variables, integer weights), and the usual "slack_binary", "slack_unary", "one_hot"
-    and "unbalanced".
+    (certified, exact without `resolution`, n x capacity variables, integer weights), and the usual "slack_binary",
+    "slack_unary", "one_hot" and "unbalanced".
     """
 
     values: ArrayLike
     weights: ArrayLike
     capacity: float
+    resolution: int | None = None
 
     formulations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -197,6 +201,8 @@ class Knapsack(_Packing):
         object.__setattr__(self, "weights", numbers(self.weights, "weights"))
         b = numbers([self.capacity], "capacity")
         object.__setattr__(self, "capacity", float(b[0]))
+        if self.resolution is not None:
+            object.__setattr__(self, "resolution", check.positive_int(self.resolution, "resolution"))
         self._check(self.values, np.asarray(self.weights)[None], b, ("weights", "capacity"))
 
     def _rows(self) -> tuple[Floats, Floats]:
@@ -246,6 +252,9 @@ class Knapsack(_Packing):
     def placements(self) -> tuple[Ints, Ints, Ints]:
         """Item, first unit and end of each variable of the "placement" formulation; a weightless item has one."""
         a = np.asarray(self.weights)
+        if self.resolution is not None:
+            units = np.ceil(a / self.capacity * self.resolution - 1e-9)
+            return interval_placements(units.astype(np.int64), self.resolution)
         if (a != np.rint(a)).any():
             raise InvalidInput.argument("weights", expected='whole numbers for "placement"', got="fractions")
         return interval_placements(a.astype(np.int64), int(self.capacity))
@@ -267,12 +276,16 @@ class Knapsack(_Packing):
         """The point of a set of items; "placement" lays them side by side."""
         if self._formulation(formulation) != "placement":
             return super().encode(solution, formulation)
-        item, start, _ = self.placements()
+        item, start, stop = self.placements()
         x = np.zeros(item.size, dtype=np.int8)
         at = 0
         for k in np.flatnonzero(self._mask(solution)):
-            width = int(np.asarray(self.weights)[k])
-            x[(item == k) & (start == (at if width else 0))] = 1
+            ways = np.flatnonzero(item == k)
+            width = int(stop[ways[0]] - start[ways[0]]) if ways.size else 0
+            place = ways[start[ways] == (at if width else 0)]
+            if not place.size:
+                raise InvalidInput.argument("solution", expected="items that fit, at this resolution", got=solution)
+            x[place] = 1
             at += width
         return x
 
