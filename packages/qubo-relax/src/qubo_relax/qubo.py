@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 ENUMERATION_LIMIT = 22
 """Largest number of variables whose vertices are enumerated unless the caller asks for more."""
 
-_CHUNK_BITS = 16
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class Qubo:
@@ -332,6 +330,8 @@ class Qubo:
             raise InvalidInput.argument(
                 "quadratic", expected="no convex diagonal (fold it)", got="a kept diagonal above the concavity"
             )
+        from qubo_relax.vertices import vertex_minima
+
         found = [X[keep] for X, keep in vertex_minima(self)]
         out = np.concatenate(found) if found else np.zeros((0, self.n), dtype=np.int8)
         return out[np.argsort(self.energy(out), kind="stable")] if len(out) else out
@@ -367,29 +367,6 @@ class Qubo:
 def _given(labels: Sequence[Hashable]) -> Sequence[Hashable] | None:
     """The labels that a caller gave, None for plain numbers."""
     return None if isinstance(labels, range) else labels
-
-
-def vertices(n: int, bits: int = _CHUNK_BITS) -> Any:
-    """Yield all binary points of length `n` in chunks of ``2^bits`` rows (int8), in lexicographic order."""
-    chunk = min(n, bits)
-    tail = (np.arange(1 << chunk)[:, None] >> np.arange(chunk)[::-1]) & 1
-    for head in range(1 << (n - chunk)):
-        X = np.empty((1 << chunk, n), dtype=np.int8)
-        X[:, : n - chunk] = (head >> np.arange(n - chunk)[::-1]) & 1
-        X[:, n - chunk :] = tail
-        yield X
-
-
-def vertex_minima(qubo: Qubo) -> Any:
-    """Yield ``(vertices, mask)`` chunk by chunk, the mask telling local minimizers."""
-    threshold = minimum_threshold(qubo)
-    dense = qubo.quadratic.toarray()
-    bend = np.zeros(qubo.n) if qubo.diagonal is None else qubo.diagonal
-    for X in vertices(qubo.n):
-        P = X.astype(np.float64)
-        # The inward slope of a kept diagonal d is the flip gain minus d at either end.
-        slope = (1 - 2 * P) * (qubo.linear + P @ dense + bend) - bend
-        yield X, (slope > threshold).all(axis=1)
 
 
 def minimum_threshold(qubo: Qubo) -> float:

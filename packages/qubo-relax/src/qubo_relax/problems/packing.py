@@ -21,7 +21,8 @@ from qubo_relax.problems.base import (
     readable,
     wide_range_warning,
 )
-from qubo_relax.problems.knapsack import TAU, interval_placements
+from qubo_relax.problems.knapsack import TAU
+from qubo_relax.problems.placement import Places
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -30,47 +31,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 SMALL_CAPACITY = 50
-
-
-@dataclass(frozen=True)
-class Places:
-    """The variables of a placement formulation: item, bin, first unit, end; items, then bins, then positions."""
-
-    item: Ints
-    bin: Ints
-    start: Ints
-    stop: Ints
-
-    @classmethod
-    def of(cls, weights: Floats, capacities: Floats) -> Places:
-        """All ways to lay items (n, m) into bins (m,)."""
-        m = weights.shape[1]
-        parts = []
-        for b in range(m):
-            item, start, stop = interval_placements(weights[:, b].astype(np.int64), int(capacities[b]))
-            parts.append((item, np.full(item.size, b), start, stop))
-        item, box, start, stop = (np.concatenate(c) for c in zip(*parts)) if parts else (np.zeros(0, np.int64),) * 4
-        order = np.lexsort((start, box, item))
-        return cls(item[order], box[order], start[order], stop[order])
-
-    def conflicts(self) -> tuple[Ints, Ints]:
-        """Pairs of one item, and pairs that overlap in one bin."""
-        solid = self.stop > self.start
-        overlap = (self.start[:, None] < self.stop) & (self.start < self.stop[:, None]) & solid & solid[:, None]
-        same = self.item[:, None] == self.item
-        i, j = np.nonzero(np.triu(same | (overlap & (self.bin[:, None] == self.bin)), 1))
-        return i.astype(np.int64), j.astype(np.int64)
-
-    def lay(self, where: Ints, weights: Floats) -> NDArray[np.int8]:
-        """The point of an assignment of bins (-1: out), items side by side."""
-        x = np.zeros(self.item.size, dtype=np.int8)
-        used = np.zeros(int(where.max(initial=-1)) + 1, dtype=np.int64)
-        for i in np.flatnonzero(where >= 0):
-            b, width = int(where[i]), int(weights[i, where[i]])
-            at = used[b] if width else 0
-            x[(self.item == i) & (self.bin == b) & (self.start == at)] = 1
-            used[b] += width
-        return x
 
 
 class _Bins(Problem):
