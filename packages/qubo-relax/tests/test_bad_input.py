@@ -52,6 +52,25 @@ from qubo_relax import problems as P  # noqa: N812
         (lambda: qr.LinearConstraint([np.nan], "<=", 1), "a:"),
         (lambda: qr.verify_conditions(qr.Qubo([1.0], [[0.0]])), "constraints"),
         (lambda: qr.verify_conditions(3, []), "target"),
+        (lambda: qr.verify_conditions(qr.Qubo([1.0], [[0.0]]), ["x"]), "constraints"),
+        (lambda: qr.verify_conditions(qr.Qubo([1.0], [[0.0]]), [], time_limit=-1), "time_limit"),
+        (lambda: qr.certify_point(qr.Qubo([1.0], [[0.0]]), "abc"), "x:"),
+        (lambda: qr.certify_point("abc", [0]), "qubo"),
+        (lambda: qr.round_point(qr.Qubo.from_matrix([[1.0]], fold=False), [0.5]), "qubo"),
+        (lambda: qr.suggest_weights(qr.Qubo([1.0], [[0.0]])), "problem"),
+        (lambda: qr.LinearConstraint("abc", "<=", 1), "a:"),
+        (lambda: qr.LinearConstraint({0.5: 1.0}, "<=", 1), "a:"),
+        (lambda: qr.LinearConstraint([1.0], "<=", "1"), "b:"),
+        (lambda: qr.Qubo([1.0], {(0,): 1.0}), "quadratic"),
+        (lambda: qr.Qubo([1.0], {(0.5, 0): 1.0}), "quadratic"),
+        (lambda: qr.Qubo.from_matrix(np.array([[1j]])), "Q:"),
+        (lambda: qr.Qubo([1.0], [[0.0]]).energy([np.nan]), "X:"),
+        (lambda: P.OpenPit([1, 2], [(0, 1), (1,)]), "arcs"),
+        (lambda: P.OpenPit([1, 2], [], periods=2, discount="a"), "discount"),
+        (lambda: P.OpenPit([1, 2], [], "ab", [1]), "resource"),
+        (lambda: P.TSP([[0, 1], [1, 0]], fix_first="no"), "fix_first"),
+        (lambda: P.MIS(("a", [])), "graph"),
+        (lambda: P.MIS((2, [])).qubo(margin="x"), "margin"),
     ],
 )
 def test_the_argument_is_named(make, match):
@@ -72,6 +91,42 @@ def test_a_row_without_a_proof_is_named(rows, b, sense, match):
     with pytest.raises(qr.NotCertifiable, match=match):
         p.qubo()
     assert p.qubo("slack_binary").n >= 2
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        P.OpenPit([1, 2], []),
+        P.OpenPit([1, 2], [], periods=3),
+        P.Knapsack([1, 2], [1, 1], 1),
+        P.MIS((2, [(0, 1)])),
+        P.VertexCover((2, [(0, 1)])),
+        P.SetPacking([[0], [0]]),
+        P.SetCover([[0], [0]]),
+        P.MaxCut((2, [(0, 1)])),
+        P.MaxKCut((2, [(0, 1)]), 2),
+        P.Colouring((2, [(0, 1)]), 2),
+        P.GAP([[1, 2], [1, 2]], [[1, 1], [1, 1]], [1, 1]),
+        P.BinPacking([1, 1], 2),
+        P.BinaryLP([1, 2], [[1, 1]], [1]),
+        P.FacilityLocation([[1, 2], [1, 2]], [1, 1]),
+        P.KSubset([1, 2], 1),
+        P.Partition((2, [(0, 1)])),
+        P.TSP([[0, 1], [1, 0]]),
+        P.QAP(np.eye(2), np.eye(2)),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+@pytest.mark.parametrize("nonsense", ["abc", None, [9] * 7, [[0]], [0.5, 0.5], [7, 7]], ids=repr)
+def test_a_solution_that_cannot_be_read(problem, nonsense):
+    assert not problem.is_feasible(nonsense)
+    for verb in (problem.objective, problem.encode, problem.improve):
+        with pytest.raises(InvalidInput):
+            verb(nonsense)
+
+
+def test_the_diagonal_of_distances_is_ignored():
+    assert P.TSP([[np.inf, 1], [1, np.nan]]).objective([0, 1]) == 2
 
 
 def test_a_closure_that_is_too_large_is_refused_with_its_size():
@@ -116,3 +171,16 @@ def test_importing_loads_nothing_heavy():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: qr.Qubo([1e13, 1.0], np.zeros((2, 2))),
+        lambda: qr.Qubo.from_matrix([[1e13, 1.0], [0, 0]]),
+        lambda: qr.Qubo.from_coo(2, [0, 0], [0, 1], [1e13, 1.0]),
+    ],
+)
+def test_a_quadratic_of_a_range_beyond_float64_warns(make):
+    with pytest.warns(UserWarning, match="1e12"):
+        make()

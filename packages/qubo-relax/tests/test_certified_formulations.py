@@ -121,3 +121,20 @@ def test_the_integer_program_agrees_with_enumeration():
             assert rows[0].value @ x[rows[0].index] > rows[0].b
             assert (found.gains > -0.25).all()
     assert verdicts == {"certified", "refuted"}
+
+
+def test_a_coarse_placement_is_certified_and_always_fits():
+    g = np.random.default_rng(5)
+    for _ in range(40):
+        n = int(g.integers(1, 5))
+        units = int(g.integers(1, 5))
+        p = qr.problems.Knapsack(g.integers(-2, 9, n), np.round(g.random(n) * 5, 2), 4.0, resolution=units)
+        q = p.qubo("placement")
+        if q.n <= 14:
+            rows = p.constraints("placement")
+            assert qr.verify_conditions(q, rows, method="enumerate").status == "certified"
+            for x in q.local_minima():
+                assert p.is_feasible(p.decode(x, "placement"))
+        r = qr.minimize(p, restarts=4, steps=30, formulation="placement")
+        assert r.feasible
+        assert p.is_feasible(r.solution)

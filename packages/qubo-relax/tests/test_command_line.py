@@ -101,3 +101,35 @@ def test_a_linear_program_prints_nothing_but_json(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "certified"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.csv", ""),
+        ("rows.csv", "5\n"),
+        ("rows.csv", "1,x,<=,1\n"),
+        ("q.npz", "PK junk"),
+        ("q.npz", "junk"),
+        ("q.qubo", "junk\n"),
+        ("q.qubo", ""),
+        ("q.qubo", "p qubo 0 2 1 1\n0 5 1\n"),
+        ("q.qubo", "p qubo 0 2 1 1\n0 0 nan\n"),
+        ("q.mtx", "junk\n"),
+        ("q.tsp", "junk\n"),
+        ("q.txt", "junk\n"),
+    ],
+)
+def test_a_damaged_file_ends_with_two_and_one_line(tmp_path, square, name, content):
+    (tmp_path / name).write_text(content)
+    words = ("verify", square, "--constraints", tmp_path / name) if name == "rows.csv" else ("solve", tmp_path / name)
+    done = run(*words)
+    assert done.exit_code == 2, done.output
+    assert done.output.startswith("error: ")
+    assert len(done.output.splitlines()) == 1
+
+
+def test_a_picture_of_an_unknown_kind_is_refused_before_any_work(square, tmp_path):
+    done = run("solve", square, "--plot", tmp_path / "picture.foo", "--restarts", 1000, "--steps", 100_000_000)
+    assert done.exit_code == 2
+    assert "plot: expected a name ending in" in done.output

@@ -71,6 +71,15 @@ def test_upper_rows_and_lower_rows_agree(tmp_path):
         np.testing.assert_array_equal(read_tsplib(path)[0].distances, [[0, 1, 2], [1, 0, 3], [2, 3, 0]])
 
 
+def test_no_end_on_the_usual_form_of_newman1_is_feasible():
+    pit = qr.read(DATA / "newman1.upit")
+    for penalty in (10.0, None):
+        q = pit.qubo("direct", penalty=penalty)
+        for method in ("pgd", "adam"):
+            r = qr.minimize(q, method, restarts=8, steps=300, constraints=pit.constraints("direct"))
+            assert r.feasible_fraction == 0.0
+
+
 def test_the_newman_pit():
     pit = qr.read(DATA / "newman1.upit")
     assert (pit.n, len(pit.arcs)) == (1060, 3922)

@@ -1,6 +1,6 @@
 """Improvers: never worse, never infeasible, and where they should get to."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import networkx as nx
 import numpy as np
@@ -73,10 +73,40 @@ def test_several_periods():
     p = OpenPit(value, arcs, np.ones(value.size), [12], periods=3, discount=0.9)
     found = p.improve(p.start(), 0, 1.0)
     assert p.is_feasible(found)
-    assert p.objective(found) > 0
+    own = p.sequence(0, 1.0)
     for t in range(3):
-        assert (found == t).sum() <= 12
-    assert p.bound() >= p.objective(found)
+        assert (own == t).sum() <= 12
+    assert p.bound() >= p.objective(found) >= p.objective(own) > 0
+
+
+def every_pit(p):
+    """The best pit or schedule of a small problem, by trying all."""
+    choices = (-1, *range(p.n_periods)) if p.periods else (False, True)
+    solutions = (np.array(s) for s in product(choices, repeat=p.n))
+    return max(p.objective(s) for s in solutions if p.is_feasible(s))
+
+
+@pytest.mark.parametrize("kind", ["rows", "periods", "risk", "risk and rows"])
+def test_small_pits_reach_the_best_of_all(kind):
+    rng = np.random.default_rng(11)
+    for _ in range(4):
+        n = 4 if kind == "periods" else 7
+        value, arcs = small_pit(rng, n)
+        C = rng.integers(-2, 3, (n, n)) if "risk" in kind else None
+        rows = (rng.integers(0, 5, (2, n)), [6, 7]) if kind != "risk" else (None, None)
+        more = {"periods": 2, "discount": 0.8} if kind == "periods" else {}
+        p = OpenPit(value, arcs, *rows, **more, risk=None if C is None else C + C.T)
+        found = p.improve(p.start(), 0, 0.3)
+        assert p.is_feasible(found)
+        assert p.objective(found) == pytest.approx(every_pit(p))
+
+
+def test_a_pit_on_which_the_closure_form_goes_astray():
+    from qubo_relax.claims_work import risk_case
+
+    case = risk_case(106, 45, 9, 1000, 20.0)
+    assert case["closure_ratio"] < 0.9
+    assert case["improved"] >= 0.99
 
 
 def test_tours_of_random_cities_reach_the_exact_optimum():

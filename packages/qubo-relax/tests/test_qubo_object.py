@@ -148,3 +148,45 @@ def test_it_travels_to_another_process():
     back = pickle.loads(pickle.dumps(q))  # noqa: S301 - our own bytes
     assert back.energy([1, 1]) == q.energy([1, 1])
     assert len(back.blocks) == len(q.blocks)
+
+
+def unsorted_with_duplicates():
+    return sparse.csr_array((np.array([1.0, 2, 0, 1, 2]), np.array([1, 1, 0, 0, 0]), np.array([0, 3, 5])), shape=(2, 2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda M: qr.Qubo([0, 0], M),
+        qr.Qubo.from_matrix,
+        lambda M: qr.problems.MaxCut(M).qubo(),
+        lambda M: qr.problems.MIS(M).qubo(),
+        lambda M: qr.problems.BinaryLP([1, 1], M, [2, 2]).qubo(),
+    ],
+)
+def test_a_sparse_matrix_of_the_caller_is_neither_changed_nor_kept(make):
+    M = unsorted_with_duplicates()
+    before = [a.copy() for a in (M.data, M.indices, M.indptr)]
+    q = make(M)
+    for a, b in zip(before, (M.data, M.indices, M.indptr)):
+        np.testing.assert_array_equal(a, b)
+    expected = q.quadratic.toarray()
+    M.data[:] = 99
+    np.testing.assert_array_equal(q.quadratic.toarray(), expected)
+
+
+def test_a_quadratic_is_frozen_also_after_pickling():
+    q = qr.Qubo([1, 2], [[0, 1], [1, 0]], labels=("a", "b"), concavity=0.1)
+    for frozen in (q, pickle.loads(pickle.dumps(q))):  # noqa: S301 - our own bytes
+        assert frozen.labels == ("a", "b")
+        for array in (frozen.linear, frozen.quadratic.data, frozen.quadratic.indices):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 5
+
+
+def test_matrices_of_torch():
+    torch = pytest.importorskip("torch")
+    A = np.array([[1.0, 2], [3, 4]])
+    t = torch.tensor(A)
+    for M in (t, t.to_sparse(), t.to(torch.bfloat16), t.clone().requires_grad_()):
+        assert qr.Qubo.from_matrix(M).energy([1, 1]) == 10

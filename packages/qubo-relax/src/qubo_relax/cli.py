@@ -79,6 +79,8 @@ def solve(
 
     target, path = _load(words, kind, prec)
     rows = None if constraints is None else read_constraints(constraints)
+    if plot is not None:
+        _check_plot(plot)
     r = minimize(
         target,
         method,
@@ -117,6 +119,15 @@ def solve(
         _draw(target, r, path, plot)
     if r.feasible is False:
         raise typer.Exit(INFEASIBLE)
+
+
+def _check_plot(plot: Path) -> None:
+    try:
+        from qubo_relax.plots import check_ending
+
+        check_ending(plot)
+    except ImportError as err:
+        raise InvalidInput.argument("plot", expected="the extra qubo-relax[plot]", got="no matplotlib") from err
 
 
 def _draw(target: Any, r: Any, path: Path, plot: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from scipy import sparse
 
 if TYPE_CHECKING:
@@ -55,18 +55,15 @@ class LinearConstraint:
         if sense not in SENSES:
             raise InvalidInput.argument("sense", expected=f"one of {', '.join(SENSES)}", got=sense)
         if isinstance(a, Mapping):
-            index = np.array(list(a.keys()), dtype=np.int64)
-            value = np.array(list(a.values()), dtype=np.float64)
+            index = check.array(list(a.keys()), "a", ndim=1, dtype=np.int64)
+            value = check.array(list(a.values()), "a", ndim=1)
         else:
-            dense = np.asarray(a, dtype=np.float64)
-            if dense.ndim != 1:
-                raise InvalidInput.argument("a", expected="a 1-D array of numbers", got=f"shape {dense.shape}")
-            index = np.arange(dense.size)
-            value = dense
+            given: Any = a
+            value = check.array(given.toarray().ravel() if sparse.issparse(given) else given, "a", ndim=1)
+            index = np.arange(value.size)
         if index.size and index.min() < 0:
             raise InvalidInput.argument("a", expected="indices >= 0", got=int(index.min()))
-        if not np.isfinite(value).all() or not np.isfinite(b):
-            raise InvalidInput.argument("a", expected="finite numbers", got="NaN or infinity in a or b")
+        b = check.in_range(b, "b", -np.inf, np.inf, low_open=True, high_open=True)
         keep = value != 0
         order = np.argsort(index[keep], kind="stable")
         object.__setattr__(self, "index", index[keep][order])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +105,12 @@ def _bad(path: Path, line: int, text: str, expected: str) -> InvalidInput:
 
 def _read_qubo(p: Path) -> Qubo:
     if p.suffix == ".npz":
-        with np.load(p) as z:
-            return Qubo.from_coo(int(z["n"]), z["i"], z["j"], z["v"], offset=float(z["offset"]))
+        try:
+            with np.load(p) as z:
+                n, i, j, v, offset = (z[name] for name in ("n", "i", "j", "v", "offset"))
+            return Qubo.from_coo(int(n), i, j, v, offset=float(offset))
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as err:
+            raise InvalidInput(f"{p.name}: expected arrays n, i, j, v, offset as written by write, got {err}") from None
     market = p.suffix == ".mtx"
     n, offset, symmetric = -1, 0.0, False
     i, j, v = [], [], []
@@ -340,11 +345,14 @@ def read_constraints(path: str | Path) -> list[LinearConstraint]:
     rows = []
     with p.open(newline="") as file:
         for number, cells in enumerate(csv.reader(file), 1):
-            if not cells or (number == 1 and cells[-2].strip() not in ("<=", ">=", "==")):
+            header = number == 1 and len(cells) > 2 and cells[-2].strip() not in ("<=", ">=", "==")
+            if not cells or header:
                 continue
             try:
                 a = [float(c or 0) for c in cells[:-2]]
                 rows.append(LinearConstraint(a, cells[-2].strip(), float(cells[-1]), f"line {number}"))
             except (ValueError, IndexError):
                 raise _bad(p, number, ",".join(cells), "coefficients, sense, right side") from None
+    if not rows:
+        raise InvalidInput(f"{p.name}: expected at least one row of coefficients, sense, right side, got none")
     return rows

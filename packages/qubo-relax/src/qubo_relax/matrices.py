@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from scipy import sparse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_CHUNK = 1_000_000
 _COMPILED_FROM = 1_000_000  # pairs from which a compiled build repays its loading time
+
+
+def warn_wide(name: str, *arrays: NDArray[np.float64]) -> None:
+    """Warn when the non-zero coefficients span more than twelve orders of magnitude."""
+    low, high = np.inf, 0.0
+    for a in arrays:
+        for k in range(0, a.size, _CHUNK):
+            size = np.abs(a[k : k + _CHUNK])
+            high = max(high, float(size.max()))
+            low = min(low, float(np.min(size, where=size > 0, initial=np.inf)))
+    if high > 1e12 * low:
+        warnings.warn(
+            f"{name}: the coefficients span more than 1e12; float64 cannot hold the small ones beside the large",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def pair_matrix(
@@ -43,15 +61,7 @@ def number(x: Any, name: str) -> float:
 
 def vector(x: Any, name: str, size: int | None = None, *, copy: bool = True) -> NDArray[np.float64]:
     """A finite float64 vector, copied unless told otherwise."""
-    try:
-        v = np.array(x, dtype=np.float64) if copy else np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput.argument(name, expected="a 1-D array of finite numbers", got=x) from None
-    if v.ndim != 1 or (size is not None and v.size != size):
-        want = "a 1-D array of finite numbers" if size is None else f"{size} finite numbers"
-        raise InvalidInput.argument(name, expected=want, got=f"shape {v.shape}")
-    if not np.isfinite(v).all():
-        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+    v: NDArray[np.float64] = check.array(x, name, ndim=1, shape=(size,), copy=copy)
     return v
 
 
@@ -66,18 +76,19 @@ def indices(x: Any, n: int, name: str) -> NDArray[Any]:
 
 
 def square_matrix(Q: Any, name: str) -> sparse.csr_array:
-    """A square finite CSR array of anything dense, sparse or from torch."""
+    """A square finite CSR array of anything dense, sparse or from torch; it shares nothing with the caller's."""
     if hasattr(Q, "detach"):
-        Q = Q.detach().cpu().numpy() if not getattr(Q, "is_sparse", False) else Q.detach().cpu().to_dense().numpy()
-    try:
-        M = sparse.csr_array(Q, dtype=np.float64) if sparse.issparse(Q) else np.asarray(Q, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput.argument(name, expected="a square matrix of finite numbers", got=Q) from None
-    if M.ndim != 2 or M.shape[0] != M.shape[1]:
-        raise InvalidInput.argument(name, expected="a square matrix", got=f"shape {M.shape}")
-    if not np.isfinite(M.data if sparse.issparse(M) else M).all():
-        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
-    return sparse.csr_array(M)
+        Q = _from_torch(Q)
+    # A copy first: summing duplicates and sorting happen in place.
+    return check.square_sparse(Q.copy() if sparse.issparse(Q) else Q, name)
+
+
+def _from_torch(Q: Any) -> Any:
+    Q = Q.detach().cpu().double()
+    if str(Q.layout) == "torch.strided":
+        return Q.numpy()
+    Q = Q.to_sparse_coo().coalesce()
+    return sparse.coo_array((Q.values().numpy(), tuple(Q.indices().numpy())), shape=tuple(Q.shape))
 
 
 def canonical(M: Any) -> sparse.csr_array:
@@ -89,10 +100,22 @@ def canonical(M: Any) -> sparse.csr_array:
     return S
 
 
+def _keys(pairs: Mapping[Any, Any]) -> NDArray[np.int64]:
+    if not pairs:
+        return np.zeros((0, 2), dtype=np.int64)
+    try:
+        keys = check.array(list(pairs), "quadratic", ndim=2, dtype=np.int64)
+    except InvalidInput:
+        keys = np.zeros((0, 0), dtype=np.int64)
+    if keys.shape[1] != 2:
+        raise InvalidInput.argument("quadratic", expected="keys (i, j) of whole numbers", got=next(iter(pairs)))
+    return keys
+
+
 def symmetric_matrix(quadratic: Any, n: int) -> sparse.csr_array:
     """A symmetric matrix with zero diagonal from a matrix, a strict triangle or a mapping of pairs."""
     if isinstance(quadratic, Mapping):
-        keys = np.array(list(quadratic), dtype=np.int64).reshape(-1, 2)
+        keys = _keys(quadratic)
         vals = vector(list(quadratic.values()), "quadratic")
         indices(keys.ravel(), n, "quadratic")
         M = sparse.csr_array(sparse.coo_array((vals, (keys[:, 0], keys[:, 1])), shape=(n, n)))

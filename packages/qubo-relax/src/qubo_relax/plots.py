@@ -21,6 +21,18 @@ def _axes(ax: Any) -> Any:
     return Figure(figsize=(6, 4), layout="constrained").subplots()
 
 
+def check_ending(path: Any) -> None:
+    """Refuse a name whose ending matplotlib cannot write, before anything is computed for it."""
+    from pathlib import Path
+
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = FigureCanvasBase.get_supported_filetypes()
+    ending = Path(path).suffix.lstrip(".").lower()
+    if ending and ending not in known:
+        raise InvalidInput.argument("plot", expected=f"a name ending in one of {', '.join(known)}", got=str(path))
+
+
 def save(ax: Any, path: Any) -> None:
     """Write the figure of an axes; the ending chooses the format. The file appears only when whole."""
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -20,7 +20,7 @@ MAX_PAIRS = 50_000_000
 
 def check_arcs(arcs: Any, n: int) -> Ints:
     """Validate an array of arcs ``(i, j)``, i needs j: shape (m, 2), distinct, acyclic; names one cycle otherwise."""
-    a = np.array(arcs)
+    a = check.array(arcs, "arcs", dtype=None, copy=True)
     if a.size == 0:
         return np.zeros((0, 2), dtype=np.int64)
     if a.ndim != 2 or a.shape[1] != 2 or a.dtype.kind not in "iu":

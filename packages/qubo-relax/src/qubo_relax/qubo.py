@@ -10,7 +10,16 @@ import numpy as np
 from lemmata_core import InvalidInput, check
 from scipy import sparse
 
-from qubo_relax.matrices import canonical, indices, number, pair_matrix, square_matrix, symmetric_matrix, vector
+from qubo_relax.matrices import (
+    canonical,
+    indices,
+    number,
+    pair_matrix,
+    square_matrix,
+    symmetric_matrix,
+    vector,
+    warn_wide,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +30,6 @@ if TYPE_CHECKING:
 
 ENUMERATION_LIMIT = 22
 """Largest number of variables whose vertices are enumerated unless the caller asks for more."""
-
-_CHUNK_BITS = 16
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -63,6 +70,11 @@ class Qubo:
     ------
     InvalidInput
         On NaN or infinity, a matrix that is not square, a diagonal, labels of the wrong number, negative concavity.
+
+    Warns
+    -----
+    UserWarning
+        When the coefficients span more than twelve orders of magnitude.
     """
 
     linear: NDArray[np.float64]
@@ -84,6 +96,7 @@ class Qubo:
     ) -> None:
         c = vector(linear, "linear")
         S = symmetric_matrix(quadratic, c.size)
+        warn_wide("quadratic", c, S.data)
         self._fill(c, S, number(offset, "offset"), concavity, labels, None, ())
 
     def _fill(  # every constructor ends here, so that there is one place that freezes arrays
@@ -104,9 +117,10 @@ class Qubo:
             raise InvalidInput.argument("labels", expected=f"{linear.size} labels", got=f"{len(names)}")
         if labels is not None and len(set(names)) != len(names):
             raise InvalidInput.argument("labels", expected="distinct labels", got="a label that occurs twice")
-        linear.flags.writeable = False
-        if diagonal is not None:
-            diagonal.flags.writeable = False
+        arrays = (linear, diagonal, quadratic.data, quadratic.indices, quadratic.indptr)
+        for array in arrays:
+            if array is not None:
+                array.flags.writeable = False
         for name, value in (
             ("linear", linear),
             ("quadratic", quadratic),
@@ -117,6 +131,10 @@ class Qubo:
             ("blocks", blocks),
         ):
             object.__setattr__(self, name, value)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Arrays come back writeable from a pickle, and kernels are compiled for read-only ones.
+        self._fill(**{k: state[k] for k in state if k != "labels"}, labels=_given(state["labels"]))
 
     @classmethod
     def _trusted(
@@ -167,6 +185,7 @@ class Qubo:
         M = square_matrix(Q, "Q")
         n = M.shape[0]
         c = np.zeros(n) if linear is None else vector(linear, "linear", n)
+        warn_wide("Q", c, M.data)
         d = np.asarray(M.diagonal(), dtype=np.float64)
         S = M + M.T
         S = canonical(S - sparse.diags_array(2 * d) if d.any() else S)
@@ -208,6 +227,7 @@ class Qubo:
         if not rows.size == cols.size == vals.size:
             raise InvalidInput.argument("v", expected="as many values as pairs", got=f"{vals.size} for {rows.size}")
         c = np.zeros(n) if linear is None else vector(linear, "linear", n)
+        warn_wide("v", c, vals)
         return cls._trusted(*pair_matrix(n, rows, cols, vals, c), number(offset, "offset"), concavity=concavity)
 
     @classmethod
@@ -238,7 +258,7 @@ class Qubo:
             self.quadratic,
             self.offset,
             concavity=concavity,
-            labels=None if isinstance(self.labels, range) else self.labels,
+            labels=_given(self.labels),
             diagonal=self.diagonal,
             blocks=self.blocks,
         )
@@ -272,15 +292,15 @@ class Qubo:
 
     def gradient(self, X: ArrayLike) -> NDArray[np.float64]:
         """The gradient of ``f``, concavity and kept diagonal included, of the shape of `X`."""
+        g = self.field(X)
         x = np.asarray(X, dtype=np.float64)
-        g = self.field(x)
         if self.diagonal is not None:
             g = g + 2 * self.diagonal * x
         return g + self.concavity * (1 - 2 * x) if self.concavity else g
 
     def flip_gains(self, x: ArrayLike) -> NDArray[np.float64]:
         """``D_i = f(x with bit i flipped) - f(x)`` for a binary `x` of shape (n,) or a batch (B, n)."""
-        P = np.asarray(x, dtype=np.float64)
+        P = check.array(x, "x", ndim=(1, 2))
         if not np.isin(P, (0.0, 1.0)).all():
             raise InvalidInput.argument("x", expected="a binary point", got="values other than 0 and 1")
         g = self.field(P)
@@ -310,6 +330,8 @@ class Qubo:
             raise InvalidInput.argument(
                 "quadratic", expected="no convex diagonal (fold it)", got="a kept diagonal above the concavity"
             )
+        from qubo_relax.vertices import vertex_minima
+
         found = [X[keep] for X, keep in vertex_minima(self)]
         out = np.concatenate(found) if found else np.zeros((0, self.n), dtype=np.int8)
         return out[np.argsort(self.energy(out), kind="stable")] if len(out) else out
@@ -336,33 +358,15 @@ class Qubo:
         return np.asarray((self.quadratic @ P.T).T) if self.n else np.zeros(P.shape)
 
     def _points(self, X: ArrayLike) -> NDArray[np.float64]:
-        P = np.asarray(X, dtype=np.float64)
-        if P.ndim not in (1, 2) or P.shape[-1] != self.n:
+        P = check.array(X, "X", ndim=(1, 2))
+        if P.shape[-1] != self.n:
             raise InvalidInput.argument("X", expected=f"shape ({self.n},) or (B, {self.n})", got=f"shape {P.shape}")
         return np.atleast_2d(P)
 
 
-def vertices(n: int, bits: int = _CHUNK_BITS) -> Any:
-    """Yield all binary points of length `n` in chunks of ``2^bits`` rows (int8), in lexicographic order."""
-    chunk = min(n, bits)
-    tail = (np.arange(1 << chunk)[:, None] >> np.arange(chunk)[::-1]) & 1
-    for head in range(1 << (n - chunk)):
-        X = np.empty((1 << chunk, n), dtype=np.int8)
-        X[:, : n - chunk] = (head >> np.arange(n - chunk)[::-1]) & 1
-        X[:, n - chunk :] = tail
-        yield X
-
-
-def vertex_minima(qubo: Qubo) -> Any:
-    """Yield ``(vertices, mask)`` chunk by chunk, the mask telling local minimizers."""
-    threshold = minimum_threshold(qubo)
-    dense = qubo.quadratic.toarray()
-    bend = np.zeros(qubo.n) if qubo.diagonal is None else qubo.diagonal
-    for X in vertices(qubo.n):
-        P = X.astype(np.float64)
-        # The inward slope of a kept diagonal d is the flip gain minus d at either end.
-        slope = (1 - 2 * P) * (qubo.linear + P @ dense + bend) - bend
-        yield X, (slope > threshold).all(axis=1)
+def _given(labels: Sequence[Hashable]) -> Sequence[Hashable] | None:
+    """The labels that a caller gave, None for plain numbers."""
+    return None if isinstance(labels, range) else labels
 
 
 def minimum_threshold(qubo: Qubo) -> float:

@@ -28,14 +28,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
-from qubo_relax.qubo import minimum_threshold, scale_of
+from qubo_relax.qubo import Qubo, minimum_threshold, scale_of
+from qubo_relax.terms import FactoredQubo
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-    from qubo_relax.qubo import Qubo
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,12 @@ class PointCertificate:
     reason: str
 
 
-def certify_point(qubo: Qubo, x: ArrayLike) -> PointCertificate:
+def certify_point(qubo: Qubo | FactoredQubo, x: ArrayLike) -> PointCertificate:
     """Decide whether `x` is a local minimizer of the quadratic on the box.
 
     Parameters
     ----------
-    qubo : Qubo
+    qubo : Qubo or FactoredQubo
     x : array_like of shape (n,)
         A point of ``[0, 1]^n``.
 
@@ -76,10 +75,10 @@ def certify_point(qubo: Qubo, x: ArrayLike) -> PointCertificate:
     PointCertificate
         Exact by T1 or T2 unless a convex diagonal was kept, where T3 may leave it undecided.
     """
-    p = np.asarray(x, dtype=np.float64)
-    if p.shape != (qubo.n,) or not np.isfinite(p).all() or (p < 0).any() or (p > 1).any():
-        raise InvalidInput.argument("x", expected=f"a point of [0, 1]^{qubo.n}", got=x)
+    p = _in_box(qubo, x)
     binary = bool(np.isin(p, (0.0, 1.0)).all())
+    if isinstance(qubo, FactoredQubo):
+        return _concave(qubo, p, binary)
     bend = np.full(qubo.n, -qubo.concavity) if qubo.diagonal is None else qubo.diagonal - qubo.concavity
     if (bend < 0).all():
         return _concave(qubo, p, binary)
@@ -88,13 +87,24 @@ def certify_point(qubo: Qubo, x: ArrayLike) -> PointCertificate:
     return _general(qubo, p, binary, bend)
 
 
+def _in_box(qubo: Qubo | FactoredQubo, x: ArrayLike) -> NDArray[np.float64]:
+    if not isinstance(qubo, Qubo | FactoredQubo):
+        raise InvalidInput.argument("qubo", expected="a Qubo", got=type(qubo).__name__)
+    p: NDArray[np.float64] = check.array(x, "x", shape=(qubo.n,))
+    if (p < 0).any() or (p > 1).any():
+        raise InvalidInput.argument("x", expected=f"a point of [0, 1]^{qubo.n}", got=x)
+    return p
+
+
 def _unit(n: int, i: int, sign: float) -> NDArray[np.float64]:
     e = np.zeros(n)
     e[i] = sign
     return e
 
 
-def _first_order(qubo: Qubo, p: NDArray[np.float64], tol: float) -> tuple[float, NDArray[np.float64] | None]:
+def _first_order(
+    qubo: Qubo | FactoredQubo, p: NDArray[np.float64], tol: float
+) -> tuple[float, NDArray[np.float64] | None]:
     """The worst of the inward slopes and minus the gradient's size, with a first-order descent direction if any."""
     g = qubo.gradient(p)
     inside = (p > 0) & (p < 1)
@@ -106,7 +116,7 @@ def _first_order(qubo: Qubo, p: NDArray[np.float64], tol: float) -> tuple[float,
     return float(slope[i]), _unit(qubo.n, i, sign)
 
 
-def _concave(qubo: Qubo, p: NDArray[np.float64], binary: bool) -> PointCertificate:
+def _concave(qubo: Qubo | FactoredQubo, p: NDArray[np.float64], binary: bool) -> PointCertificate:
     if qubo.n == 0:
         return PointCertificate("local_min", True, np.inf, None, "there are no variables")
     if not binary:
@@ -188,9 +198,9 @@ def round_point(qubo: Qubo, x: ArrayLike) -> NDArray[np.int8]:
     -------
     ndarray of int8 of shape (n,)
     """
-    p = np.array(x, dtype=np.float64)
-    if p.shape != (qubo.n,) or not np.isfinite(p).all() or (p < 0).any() or (p > 1).any():
-        raise InvalidInput.argument("x", expected=f"a point of [0, 1]^{qubo.n}", got=x)
+    p = _in_box(qubo, x).copy()
+    if qubo.diagonal is not None and (qubo.diagonal > qubo.concavity).any():
+        raise InvalidInput.argument("qubo", expected="a folded quadratic", got="a kept convex diagonal")
     g = qubo.field(p)
     if qubo.diagonal is not None:
         g = g + qubo.diagonal

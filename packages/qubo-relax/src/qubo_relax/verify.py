@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
 from qubo_relax.constraints import LinearConstraint, Rows
 from qubo_relax.qubo import ENUMERATION_LIMIT, Qubo
@@ -102,8 +102,8 @@ def verify_conditions(
     InvalidInput
         On an unknown method, a quadratic without constraints, or one with a kept convex diagonal.
     """
-    if method not in METHODS:
-        raise InvalidInput.argument("method", expected=f"one of {', '.join(METHODS)}", got=method)
+    check.one_of(method, "method", METHODS)
+    time_limit = check.in_range(time_limit, "time_limit", 0.0)
     own = constraints is None
     if isinstance(target, Qubo):
         if constraints is None:
@@ -119,6 +119,9 @@ def verify_conditions(
     if qubo.diagonal is not None:
         raise InvalidInput.argument("target", expected="a folded quadratic", got="a kept diagonal (fold it)")
     rows = list(constraints or ())
+    for row in rows:
+        if not isinstance(row, LinearConstraint):
+            raise InvalidInput.argument("constraints", expected="LinearConstraint objects", got=type(row).__name__)
     return _verify(qubo, rows, own, method, time_limit, rng, executor)
 
 

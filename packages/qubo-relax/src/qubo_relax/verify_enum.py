@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qubo_relax.qubo import minimum_threshold, vertices
+from qubo_relax.qubo import minimum_threshold
+from qubo_relax.vertices import vertices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from lemmata_core import InvalidInput
 from scipy import sparse
 
 from qubo_relax import blocks as bl
@@ -60,6 +61,8 @@ def suggest_weights(problem: Any, formulation: str | None = None, *, margin: flo
     Weights
         The weights themselves are in ``problem.qubo(formulation, margin=margin)``.
     """
+    if not hasattr(problem, "formulations"):
+        raise InvalidInput.argument("problem", expected="a problem of the library", got=type(problem).__name__)
     name = problem.default if formulation is None else formulation
     qubo = problem.qubo(name, margin=margin)
     slacks = {}

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 WINDOW = 400
 CONE_PAIRS = 20_000_000
 CONE_BLOCKS = 5_000
+ANNEALED_BLOCKS = 3_000
+RISK_KICKS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,14 @@ class Cones:
 
 
 def cone_moves(
-    cones: Cones, value: Floats, x: Mask, risk: Any = None, limit: int = 100_000, *, exact: bool = False
+    cones: Cones,
+    value: Floats,
+    x: Mask,
+    risk: Any = None,
+    limit: int = 100_000,
+    *,
+    exact: bool = False,
+    rows: tuple[Floats, Floats] | None = None,
 ) -> Mask:
     """Add a block with what it still needs, or drop one with what needs it, the best move first, while one gains.
 
@@ -66,6 +75,8 @@ def cone_moves(
         Most moves.
     exact : bool
         Whether gains below 1e-9 of the largest value count too.
+    rows : tuple of ndarrays of shapes (d, n) and (d,), optional
+        Weights and capacities, within which `x` stays.
 
     Returns
     -------
@@ -77,6 +88,10 @@ def cone_moves(
         marginal = value if risk is None else value - 2 * (risk @ x)
         add = np.where(x, -np.inf, cones.up @ np.where(x, 0.0, marginal))
         drop = np.where(x, -(cones.down @ np.where(x, marginal, 0.0)), -np.inf)
+        if rows is not None:
+            weights, capacity = rows
+            need = cones.up @ np.where(x, 0.0, weights).T
+            add = np.where((need <= capacity * (1 + 1e-12) - weights[:, x].sum(axis=1)).all(axis=1), add, -np.inf)
         if risk is not None:
             # Within the cone itself each pair counts: -C among those entering, and those leaving took theirs twice.
             add = add - _inner(cones.up, risk, ~x)
@@ -178,11 +193,12 @@ def improve_pit(problem: OpenPit, solution: Any, rng: Any = 0, time_limit: float
         return solution
     value, arcs = np.asarray(problem.value), np.asarray(problem.arcs)
     if problem.periods is not None:
-        found = [solution, _in_sequence(problem, rng, time_limit)]
-        return max(found, key=problem.objective)
+        found = [solution, in_sequence(problem, rng, None if time_limit is None else time_limit / 2)]
+        best = max(found, key=problem.objective)
+        return _across_periods(problem, best, rng, 1.5 if time_limit is None else time_limit / 2)
     start = np.asarray(solution, dtype=bool)
     if problem.risk is not None:
-        return _with_risk(problem, start)
+        return _with_risk(problem, start, rng, np.inf if time_limit is None else time.monotonic() + time_limit)
     if problem.resource is not None:
         weights, capacity = np.asarray(problem.resource), np.asarray(problem.capacity)[:, 0]
         return improve_capacity(value, arcs, weights, capacity, start, rng, 1.5 if time_limit is None else time_limit)
@@ -193,23 +209,70 @@ def improve_pit(problem: OpenPit, solution: Any, rng: Any = 0, time_limit: float
     return max(found, key=problem.objective)
 
 
-def _with_risk(problem: OpenPit, start: Mask) -> Mask:
-    """Cone moves under the quadratic objective; none with capacity rows, where only drops could stay feasible."""
-    if problem.resource is not None:
-        return start
+def _with_risk(problem: OpenPit, start: Mask, rng: Any, deadline: float) -> Mask:
+    """Cone moves under the quadratic objective, within the rows, from several pits and then from disturbed ones.
+
+    One of the pits is the end of annealing the "removal" weighting: where the default "closure" one is drawn into too
+    large a pit, that one grows it from nothing.
+    """
     value, arcs = np.asarray(problem.value), np.asarray(problem.arcs)
     risk = sparse.csr_array(np.asarray(problem.risk))
     # The diagonal acts on single blocks, so it belongs to the values.
     own = risk.diagonal()
     pairs = sparse.csr_array(risk - sparse.diags_array(own))
     cones = Cones.of(value.size, arcs)
-    starts = (start, np.zeros(value.size, dtype=bool), max_closure(value, arcs), max_closure(value - own, arcs))
-    found = [start, *(cone_moves(cones, value - own, s, pairs) for s in starts)]
-    return max(found, key=problem.objective)
+    empty = np.zeros(value.size, dtype=bool)
+    rows, starts = None, [start, empty]
+    if problem.resource is not None:
+        rows = np.asarray(problem.resource), np.asarray(problem.capacity)[:, 0]
+    else:
+        starts += [max_closure(value, arcs), max_closure(value - own, arcs)]
+    found = [start]
+    for x in starts:
+        if len(found) < 3 or time.monotonic() < deadline:
+            found.append(cone_moves(cones, value - own, x, pairs, rows=rows))
+    if problem.resource is None and value.size <= ANNEALED_BLOCKS and time.monotonic() < deadline:
+        found.append(cone_moves(cones, value - own, _grown(problem, rng, deadline), pairs))
+    best = max(found, key=problem.objective)
+    g = rngs.generator(rng)
+    for _ in range(RISK_KICKS if best.size else 0):
+        if time.monotonic() >= deadline:
+            break
+        x = best.copy()
+        for i in g.integers(0, x.size, 1 + int(g.integers(0, 3))):
+            if x[i]:
+                x[cones.members("down", int(i))] = False
+        x = cone_moves(cones, value - own, x, pairs, rows=rows)
+        best = max((best, x), key=problem.objective)
+    return best
 
 
-def _in_sequence(problem: OpenPit, rng: Any, time_limit: float | None) -> Ints:
-    """Period after period the best pit of what is left under that period's own capacities, then later if it pays."""
+def _grown(problem: OpenPit, rng: Any, deadline: float) -> Mask:
+    from qubo_relax.solvers.driver import minimize
+
+    seed = rng if isinstance(rng, int | np.integer) else 0
+    left = deadline - time.monotonic()
+    limit = None if np.isinf(left) else max(left, 0.01)
+    found = minimize(problem, "anneal", 32, 1000, limit, seed, improve=False, formulation="removal")
+    return np.asarray(found.solution, dtype=bool)
+
+
+def _across_periods(problem: OpenPit, schedule: Ints, rng: Any, seconds: float) -> Ints:
+    """Blocks earlier or later, with all that must go along, while that pays; nothing on large models."""
+    from qubo_relax.improve.lagrange import improve_capacity
+
+    m = problem.model()
+    if m.value.size > CONE_BLOCKS:
+        return schedule
+    x = problem.encode(schedule).astype(bool)
+    if not len(m.weights):
+        return np.asarray(problem.decode(max_closure(m.value, m.arcs).astype(np.int8)))
+    y = improve_capacity(m.value, m.arcs, m.weights, m.capacity, x, rng, seconds)
+    return max((schedule, np.asarray(problem.decode(y.astype(np.int8)))), key=problem.objective)
+
+
+def in_sequence(problem: OpenPit, rng: Any, time_limit: float | None) -> Ints:
+    """Period after period the best pit of what is left under that period's own capacities."""
     from qubo_relax.improve.lagrange import improve_capacity
 
     value, arcs, T = np.asarray(problem.value), np.asarray(problem.arcs), problem.n_periods

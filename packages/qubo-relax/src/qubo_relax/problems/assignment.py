@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from lemmata_core import InvalidInput
+from scipy import sparse
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
 from qubo_relax.problems.base import Problem, numbers, wide_range_warning
 from qubo_relax.problems.tsp import line_rows
+from qubo_relax.terms import FactoredQubo, KroneckerTerm, LowRankTerm
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -56,22 +58,15 @@ class _Assignment(Problem):
         terms.add_linear(index, own)
         apart = ~np.eye(n, dtype=bool)
         k, m = np.nonzero(apart)
-        enter, gain = np.zeros((n, n)), np.zeros((n, n))
         for i in range(n):
             for j in range(i + 1, n):
-                pair = F[i, j] * D[k, m] + F[j, i] * D[m, k]
-                terms.add_pairs(index[i, k], index[j, m], pair)
-                block = np.zeros((n, n))
-                block[k, m] = pair
-                enter[i] += np.maximum(block.max(axis=1), 0)
-                enter[j] += np.maximum(block.max(axis=0), 0)
-                gain[i] += np.minimum(block, 0).sum(axis=1)
-                gain[j] += np.minimum(block, 0).sum(axis=0)
+                terms.add_pairs(index[i, k], index[j, m], F[i, j] * D[k, m] + F[j, i] * D[m, k])
         if formulation == "lucas":
             lam = (self.value_scale or 1.0) if penalty is None else penalty
             for line in (*index, *index.T):
                 terms.add_square(line, 1.0, 1.0, lam)
             return terms, ()
+        enter, gain = couplings(F, D)
         # One reward for all keeps the energies of permutations apart from it: its sum is a constant.
         reward = float((enter + own).max(initial=0.0)) + margin
         terms.add_linear(index, np.full((n, n), -reward))
@@ -81,6 +76,41 @@ class _Assignment(Problem):
         keep = (reward - own - gain).ravel()
         terms.add_pairs(u, v, np.maximum(np.minimum(keep[u], keep[v]), 0.0) + margin)
         return terms, (bl.Permutation(index),)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables of its formulations."""
+        return self.n**2
+
+    def factored(self, *, margin: float | None = None, concavity: float | None = None) -> FactoredQubo:
+        """A permutation form without its ``n^4 / 2`` pairs: products with F and D, one conflict weight for all lines.
+
+        Parameters
+        ----------
+        margin, concavity : float, optional
+            As in `qubo`. The margin is the proved one.
+
+        Returns
+        -------
+        FactoredQubo
+        """
+        margin, eps = self._margins(margin, concavity)
+        F, D, L = self._arrays()
+        n = self.n
+        own = L + np.outer(np.diag(F), np.diag(D))
+        enter, gain = couplings(F, D)
+        reward = float((enter + own).max(initial=0.0)) + margin
+        conflict = max(float((reward - own - gain).max(initial=0.0)), 0.0) + margin
+        line = np.repeat(np.arange(n), n)
+        one = np.ones(n * n)
+        lines = sparse.csr_array(
+            (np.r_[one, one], (np.r_[line, n + np.tile(np.arange(n), n)], np.tile(np.arange(n * n), 2))),
+            shape=(2 * n, n * n),
+        )
+        flow, distance = F - np.diag(np.diag(F)), D - np.diag(np.diag(D))
+        terms = (KroneckerTerm(flow, distance), LowRankTerm(lines, np.full(2 * n, conflict)))
+        block = bl.Permutation(self._index())
+        return FactoredQubo((own - reward).ravel(), terms, reward * n, eps, (block,))
 
     def constraints(self, formulation: str | None = None) -> list[LinearConstraint]:
         """One place an object and one object a place."""
@@ -123,6 +153,20 @@ class _Assignment(Problem):
         from qubo_relax.improve.local import improve_permutation
 
         return improve_permutation(*self._arrays(), self._permutation(solution), rng, time_limit)
+
+
+def couplings(F: Floats, D: Floats) -> tuple[Floats, Floats]:
+    """For each placement the most that the others can add to it, and the most they can pay, shape (n, n)."""
+    n = len(F)
+    apart = ~np.eye(n, dtype=bool)
+    enter, gain = np.zeros((n, n)), np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            if i != j:
+                block = np.where(apart, F[i, j] * D + F[j, i] * D.T, 0.0)
+                enter[i] += np.maximum(block.max(axis=1), 0)
+                gain[i] += np.minimum(block, 0).sum(axis=1)
+    return enter, gain
 
 
 def _square_matrix(x: Any, name: str, n: int | None = None) -> Floats:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
 from qubo_relax.constraints import LinearConstraint
+from qubo_relax.matrices import warn_wide
 from qubo_relax.structure import structural_margin
 
 if TYPE_CHECKING:
@@ -144,19 +145,32 @@ class Problem(ABC):
         certified = self.formulations[name] == "certified"
         if penalty is not None and certified:
             raise InvalidInput.argument("penalty", expected=f"None with the certified formulation {name}", got=penalty)
-        if penalty is not None and not (np.isfinite(penalty) and penalty > 0):
-            raise InvalidInput.argument("penalty", expected="a number > 0", got=penalty)
-        if margin is None:
-            margin = DEFAULT_MARGIN * (self.value_scale or 1.0)
-        if not (np.isfinite(margin) and margin >= 0):
-            raise InvalidInput.argument("margin", expected="a number >= 0", got=margin)
-        if concavity is not None and not (np.isfinite(concavity) and concavity >= 0):
-            raise InvalidInput.argument("concavity", expected="a number >= 0", got=concavity)
-        terms, blocks = self._terms(name, float(margin), penalty)
+        if penalty is not None:
+            penalty = check.in_range(penalty, "penalty", 0.0, low_open=True)
+        margin = self._margin(margin)
+        if concavity is not None:
+            concavity = check.in_range(concavity, "concavity", 0.0)
+        terms, blocks = self._terms(name, margin, penalty)
         qubo = terms.build(blocks=blocks)
         if not certified:
             return qubo.with_concavity(margin / 4 if concavity is None else concavity)
-        return qubo.with_concavity(_concavity(qubo, float(margin), concavity))
+        return qubo.with_concavity(_concavity(qubo, margin, concavity))
+
+    def _margin(self, margin: float | None) -> float:
+        return DEFAULT_MARGIN * (self.value_scale or 1.0) if margin is None else check.in_range(margin, "margin", 0.0)
+
+    def _margins(self, margin: float | None, concavity: float | None) -> tuple[float, float]:
+        """Margin and concavity of a factored form, whose margin is proved by hand."""
+        proved = self._margin(margin)
+        if proved == 0:
+            raise InvalidInput.argument("margin", expected="a number > 0", got=margin)
+        if concavity is None:
+            return proved, proved / 4
+        eps = check.in_range(concavity, "concavity", 0.0, low_open=True)
+        if eps >= proved:
+            expected = f"a number below the proved margin {proved:g}"
+            raise InvalidInput.argument("concavity", expected=expected, got=concavity)
+        return proved, eps
 
     def _formulation(self, name: str | None) -> str:
         if name is None:
@@ -186,31 +200,43 @@ def _concavity(qubo: Qubo, margin: float, concavity: float | None) -> float:
 
 def numbers(x: Any, name: str, *, ndim: int = 1, shape: tuple[int, ...] | None = None) -> NDArray[np.float64]:
     """A read-only float64 copy of a finite array of the given shape."""
-    try:
-        a = np.array(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput.argument(name, expected=f"a {ndim}-D array of finite numbers", got=x) from None
+    a: NDArray[np.float64] = check.array(x.toarray() if hasattr(x, "toarray") else x, name, copy=True)
     if a.ndim != ndim and not (a.size == 0 and ndim == 1):
         raise InvalidInput.argument(name, expected=f"a {ndim}-D array", got=f"shape {a.shape}")
     if shape is not None and a.shape != shape:
         raise InvalidInput.argument(name, expected=f"shape {shape}", got=f"shape {a.shape}")
-    if not np.isfinite(a).all():
-        raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
     a.flags.writeable = False
     return a
 
 
+def mask(solution: Any, n: int) -> NDArray[np.bool_]:
+    """A solution that names a subset: a copy as bool of shape (n,), from bools or from zeros and ones."""
+    s = np.asarray(solution)
+    if s.shape != (n,) or s.dtype.kind not in "biuf" or not np.isin(s, (0, 1)).all():
+        raise InvalidInput.argument("solution", expected=f"{n} zeros and ones", got=solution)
+    return s.astype(bool)
+
+
+def choices(solution: Any, n: int, low: int, high: int) -> NDArray[np.int64]:
+    """A solution that names one of ``low..high`` for each of n things, as int of shape (n,)."""
+    s = np.asarray(solution)
+    whole = s.shape == (n,) and s.dtype.kind in "biuf" and bool((s == np.rint(s)).all())
+    if not whole or (n and (s.min() < low or s.max() > high)):
+        raise InvalidInput.argument("solution", expected=f"{n} whole numbers in {low}..{high}", got=solution)
+    return s.astype(np.int64)
+
+
+def readable(check: Callable[[Any], NDArray[Any]], solution: Any) -> NDArray[Any] | None:
+    """What `check` makes of a solution, None where it refuses it."""
+    try:
+        return check(solution)
+    except InvalidInput:
+        return None
+
+
 def wide_range_warning(name: str, values: NDArray[np.float64]) -> None:
     """Warn when the non-zero coefficients span more than twelve orders of magnitude."""
-    import warnings
-
-    size = np.abs(values[values != 0])
-    if size.size and size.max() > 1e12 * size.min():
-        warnings.warn(
-            f"{name}: the coefficients span more than 1e12; float64 cannot hold the small ones beside the large",
-            UserWarning,
-            stacklevel=4,
-        )
+    warn_wide(name, values.ravel())
 
 
 def pair_rows(i: NDArray[Any], j: NDArray[Any], sense: str = "<=", name: str = "pair") -> list[LinearConstraint]:

@@ -16,7 +16,7 @@ from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, Rows
 from qubo_relax.errors import NotCertifiable
 from qubo_relax.precedence import check_arcs
-from qubo_relax.problems.base import Problem, numbers, wide_range_warning
+from qubo_relax.problems.base import Problem, mask, numbers, readable, wide_range_warning
 from qubo_relax.problems.pit import PitModel, closure_terms, price_terms
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class BinaryLP(Problem):
         wide_range_warning("c", c)
         b = numbers(np.atleast_1d(self.b), "b")
         try:
-            A = sparse.csr_array(self.A, dtype=np.float64) if b.size else sparse.csr_array((0, c.size))
+            A = sparse.csr_array(self.A, dtype=np.float64, copy=True) if b.size else sparse.csr_array((0, c.size))
         except (TypeError, ValueError):
             raise InvalidInput.argument("A", expected=f"shape ({b.size}, {c.size})", got=self.A) from None
         if A.shape != (b.size, c.size):
@@ -212,12 +212,12 @@ class BinaryLP(Problem):
 
     def objective(self, solution: Any) -> float:
         """``c.x``."""
-        return float(np.asarray(self.c)[np.asarray(solution, dtype=bool)].sum())
+        return float(np.asarray(self.c)[mask(solution, self.n)].sum())
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether every row holds."""
-        s = np.asarray(solution)
-        return s.shape == (self.n,) and bool(Rows(self._rows(), self.n).feasible(s[None])[0])
+        s = readable(lambda x: mask(x, self.n), solution)
+        return s is not None and bool(Rows(self._rows(), self.n).feasible(s[None])[0])
 
     def _linear_cost(self) -> Floats:
         return np.asarray(self.c)
@@ -230,7 +230,7 @@ class BinaryLP(Problem):
 
     def improve(self, solution: Any, rng: Any = 0, time_limit: float | None = None) -> NDArray[np.bool_]:
         """Flip single variables, and exchange pairs, while that is feasible and lowers the cost."""
-        x = np.asarray(solution, dtype=bool).copy()
+        x = mask(solution, self.n)
         rows = Rows(self._rows(), self.n)
         c = np.asarray(self.c)
         for _ in range(10 * max(1, self.n)):

@@ -12,7 +12,7 @@ from lemmata_core import InvalidInput
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
-from qubo_relax.problems.base import Problem, implication_rows, numbers, wide_range_warning
+from qubo_relax.problems.base import Problem, choices, implication_rows, mask, numbers, readable, wide_range_warning
 from qubo_relax.problems.cuts import one_each
 from qubo_relax.problems.graphs import incidence, vertex_weights
 from qubo_relax.problems.knapsack import price_block, slack_widths
@@ -132,9 +132,8 @@ class FacilityLocation(Problem):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether every client has a facility."""
-        s = np.asarray(solution)
         c, m = np.asarray(self.cost).shape
-        return s.shape == (c,) and bool(((s >= 0) & (s < m)).all())
+        return readable(lambda s: choices(s, c, 0, m - 1), solution) is not None
 
     def improve(self, solution: Any, rng: Any = 0, time_limit: float | None = None) -> Ints:
         """Open, close or exchange single facilities, each client going to its cheapest open one."""
@@ -253,12 +252,12 @@ class SetCover(Problem):
 
     def objective(self, solution: Any) -> float:
         """Total cost."""
-        return float(np.asarray(self.costs)[np.asarray(solution, dtype=bool)].sum())
+        return float(np.asarray(self.costs)[mask(solution, self.n)].sum())
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether every element is covered."""
-        s = np.asarray(solution, dtype=bool)
-        return s.shape == (self.n,) and bool((self.sets.T @ s.astype(np.float64) > 0).all())
+        s = readable(lambda x: mask(x, self.n), solution)
+        return s is not None and bool((self.sets.T @ s.astype(np.float64) > 0).all())
 
     def start(self) -> NDArray[np.bool_]:
         """All sets."""
@@ -268,4 +267,4 @@ class SetCover(Problem):
         """Drop what is not needed; take sets out at random and cover greedily again."""
         from qubo_relax.improve.local import improve_cover
 
-        return improve_cover(self.sets, np.asarray(self.costs), np.asarray(solution, dtype=bool), rng)
+        return improve_cover(self.sets, np.asarray(self.costs), mask(solution, self.n), rng)

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from lemmata_core import InvalidInput, check
+from lemmata_core import check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
-from qubo_relax.problems.base import Problem, pair_rows, wide_range_warning
+from qubo_relax.problems.base import Problem, choices, mask, pair_rows, readable, wide_range_warning
 from qubo_relax.problems.graph_input import Graph, read_graph
 from qubo_relax.qubo import Qubo
 
@@ -97,12 +97,19 @@ class MaxCut(Problem):
 
     def objective(self, solution: Any) -> float:
         """Weight of the edges between the sides."""
-        g, s = self.weights, np.asarray(solution, dtype=bool)
+        g, s = self.weights, mask(solution, self.n)
         return float(g.w[s[g.i] != s[g.j]].sum())
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether it names a side for each vertex."""
-        return bool(np.shape(solution) == (self.n,))
+        return readable(lambda s: mask(s, self.n), solution) is not None
+
+    def improve(self, solution: Any, rng: Any = 0, time_limit: float | None = None) -> NDArray[np.bool_]:
+        """Move single vertices across while that gains."""
+        from qubo_relax.solvers.prepared import Prepared
+
+        point = self.encode(mask(solution, self.n))
+        return self.decode(Prepared.of(self.qubo()).settle(point[None])[0])
 
     def bound(self) -> float:
         """The positive weight."""
@@ -141,10 +148,11 @@ class _Classes(Problem):
 
     def encode(self, solution: Any, formulation: str | None = None) -> NDArray[np.int8]:
         """The point of an assignment of classes."""
-        s = np.asarray(solution)
-        if s.shape != (self.n,) or (s.size and (s.min() < -1 or s.max() >= self.k_)):
-            raise InvalidInput.argument("solution", expected=f"{self.n} classes in -1..{self.k_ - 1}", got=solution)
+        s = self._classes(solution)
         return np.asarray(s[:, None] == np.arange(self.k_)).astype(np.int8).ravel()
+
+    def _classes(self, solution: Any) -> Ints:
+        return choices(solution, self.n, -1, self.k_ - 1)
 
     def _same_class(self) -> tuple[Ints, Ints]:
         g, k = self.graph_, np.arange(self.k_)
@@ -228,18 +236,18 @@ class MaxKCut(_Classes):
 
     def objective(self, solution: Any) -> float:
         """Weight of the edges between different classes."""
-        g, s = self.weights, np.asarray(solution)
+        g, s = self.weights, self._classes(solution)
         return float(g.w[s[g.i] != s[g.j]].sum())
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether every vertex has a class."""
-        s = np.asarray(solution)
-        return s.shape == (self.n,) and bool(((s >= 0) & (s < self.k)).all())
+        s = readable(self._classes, solution)
+        return s is not None and bool((s >= 0).all())
 
     def improve(self, solution: Any, rng: Any = 0, time_limit: float | None = None) -> Ints:
         """Move single vertices to the class where they pay least, while that gains."""
         W = self.weights.matrix()
-        s = np.asarray(solution).copy()
+        s = self._classes(solution)
         cost = W @ (s[:, None] == np.arange(self.k)).astype(np.float64)
         for _ in range(100 * max(1, self.n)):
             gain = cost[np.arange(self.n), s] - cost.min(axis=1) if self.n else np.zeros(1)
@@ -335,19 +343,21 @@ class Colouring(_Classes):
 
     def objective(self, solution: Any) -> float:
         """Colours used, plus ``colours + 1`` for each vertex left out."""
-        s = np.asarray(solution)
+        s = self._classes(solution)
         return float(np.unique(s[s >= 0]).size + (self.k_ + 1) * int((s < 0).sum()))
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether no edge joins one colour, and all are coloured where that is promised."""
-        g, s = self.graph, np.asarray(solution)
-        proper = s.shape == (self.n,) and not ((s[g.i] == s[g.j]) & (s[g.i] >= 0)).any()
+        g, s = self.graph, readable(self._classes, solution)
+        if s is None:
+            return False
+        proper = not ((s[g.i] == s[g.j]) & (s[g.i] >= 0)).any()
         return bool(proper and (not self.complete or (s >= 0).all()))
 
     def improve(self, solution: Any, rng: Any = 0, time_limit: float | None = None) -> Ints:
         """Recolour greedily, class after class, which never needs more colours, and place vertices left out."""
         W = self.graph.matrix()
-        s = np.asarray(solution).copy()
+        s = self._classes(solution)
         for sweep in range(20):
             before = s.copy()
             last = np.where(s < 0, self.k_, s)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from scipy import sparse
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def read_graph(graph: Any, name: str = "graph") -> Graph:
         return _from_edges(len(place), np.array(edges, dtype=np.float64).reshape(-1, 3), name)
     if isinstance(graph, tuple) and len(graph) == 2 and np.ndim(graph[0]) == 0:
         n, edges = graph
-        if isinstance(n, bool) or int(n) != n or n < 0:
-            raise InvalidInput.argument(name, expected="a whole number of vertices >= 0", got=n)
+        n = check.positive_int(n, name, minimum=0)
         try:
             e = np.array(list(edges), dtype=np.float64)
         except (TypeError, ValueError):
@@ -68,7 +67,7 @@ def read_graph(graph: Any, name: str = "graph") -> Graph:
 
 def _from_matrix(graph: Any, name: str) -> Graph:
     try:
-        M = sparse.csr_array(graph, dtype=np.float64) if sparse.issparse(graph) else np.asarray(graph, dtype=np.float64)
+        M = sparse.csr_array(graph, dtype=np.float64, copy=True) if sparse.issparse(graph) else check.array(graph, name)
     except (TypeError, ValueError):
         raise InvalidInput.argument(name, expected=EXPECTED, got=graph) from None
     if M.ndim != 2 or M.shape[0] != M.shape[1]:

@@ -12,7 +12,7 @@ from lemmata_core import InvalidInput
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
-from qubo_relax.problems.base import Problem, numbers, pair_rows, wide_range_warning
+from qubo_relax.problems.base import Problem, mask, numbers, pair_rows, readable, wide_range_warning
 from qubo_relax.problems.graph_input import Graph, read_graph
 
 if TYPE_CHECKING:
@@ -55,9 +55,12 @@ class _Subset(Problem):
         """The point of a set of vertices."""
         return self._point(np.asarray(solution), self.n).astype(np.int8)
 
+    def _mask(self, solution: Any) -> NDArray[np.bool_]:
+        return mask(solution, self.n)
+
     def objective(self, solution: Any) -> float:
         """Total weight."""
-        return float(np.asarray(self.weights)[np.asarray(solution, dtype=bool)].sum())
+        return float(np.asarray(self.weights)[self._mask(solution)].sum())
 
     def _linear_cost(self) -> Floats:
         return np.asarray(self.weights) * (-1.0 if self.maximise else 1.0)
@@ -111,9 +114,9 @@ class MIS(_Subset):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether no two conflict."""
-        s = np.asarray(solution, dtype=bool)
+        s = readable(self._mask, solution)
         i, j = self._conflicts()
-        return s.shape == (self.n,) and not (s[i] & s[j]).any()
+        return s is not None and not (s[i] & s[j]).any()
 
     def improve(self, solution: Any, rng: Any = 0, time_limit: float | None = None) -> NDArray[np.bool_]:
         """Add what fits, by falling weight; then swap one in for those it conflicts with, while that gains."""
@@ -121,7 +124,7 @@ class MIS(_Subset):
 
         i, j = self._conflicts()
         pairs = Graph(self.n, i, j, np.ones(i.size)).matrix()
-        return improve_independent(np.asarray(self.weights), pairs, np.asarray(solution, dtype=bool), rng, time_limit)
+        return improve_independent(np.asarray(self.weights), pairs, self._mask(solution), rng, time_limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +239,8 @@ class VertexCover(_Subset):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether every edge is covered."""
-        s = np.asarray(solution, dtype=bool)
-        return s.shape == (self.n,) and bool((s[self.graph.i] | s[self.graph.j]).all())
+        s = readable(self._mask, solution)
+        return s is not None and bool((s[self.graph.i] | s[self.graph.j]).all())
 
     def start(self) -> NDArray[np.bool_]:
         """All vertices."""
@@ -247,6 +250,6 @@ class VertexCover(_Subset):
         """The complement of an improved independent set."""
         from qubo_relax.improve.local import improve_independent
 
-        outside = ~np.asarray(solution, dtype=bool)
+        outside = ~self._mask(solution)
         pairs = Graph(self.n, self.graph.i, self.graph.j, np.ones(self.graph.i.size)).matrix()
         return ~improve_independent(np.asarray(self.weights), pairs, outside, rng, time_limit)

@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
-from qubo_relax.problems.base import Problem, numbers, pair_rows, wide_range_warning
+from qubo_relax.problems.base import Problem, mask, numbers, pair_rows, readable, wide_range_warning
+from qubo_relax.terms import FactoredQubo, PriceTerm
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -119,10 +120,7 @@ class _Packing(Problem):
         return self._mask(solution).astype(np.int8)
 
     def _mask(self, solution: Any) -> NDArray[np.bool_]:
-        s = np.asarray(solution)
-        if s.shape != (self.n,):
-            raise InvalidInput.argument("solution", expected=f"shape ({self.n},)", got=f"shape {s.shape}")
-        return s.astype(bool)
+        return mask(solution, self.n)
 
     def objective(self, solution: Any) -> float:
         """Total value."""
@@ -131,7 +129,10 @@ class _Packing(Problem):
     def is_feasible(self, solution: Any) -> bool:
         """Whether every row fits."""
         weights, capacities = self._rows()
-        load = weights[:, self._mask(solution)].sum(axis=1)
+        s = readable(self._mask, solution)
+        if s is None:
+            return False
+        load = weights[:, s].sum(axis=1)
         return bool((load <= capacities * (1 + 1e-12)).all())
 
     def start(self) -> NDArray[np.bool_]:
@@ -169,17 +170,21 @@ class Knapsack(_Packing):
         Not negative.
     capacity : float
         Positive.
+    resolution : int, optional
+        Units into which "placement" divides the capacity, weights rounded up: fewer variables, any weights, always
+        feasible, at the loss of selections that fit by less than a unit an item. The capacity itself when left out.
 
     Notes
     -----
     Formulations: "price" (certified, no slack; its objective is discounted, so `improve` finishes), "placement"
-    (certified, exact, n x capacity variables, integer weights), and the usual "slack_binary", "slack_unary", "one_hot"
-    and "unbalanced".
+    (certified, exact without `resolution`, n x capacity variables, integer weights), and the usual "slack_binary",
+    "slack_unary", "one_hot" and "unbalanced".
     """
 
     values: ArrayLike
     weights: ArrayLike
     capacity: float
+    resolution: int | None = None
 
     formulations: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -196,6 +201,8 @@ class Knapsack(_Packing):
         object.__setattr__(self, "weights", numbers(self.weights, "weights"))
         b = numbers([self.capacity], "capacity")
         object.__setattr__(self, "capacity", float(b[0]))
+        if self.resolution is not None:
+            object.__setattr__(self, "resolution", check.positive_int(self.resolution, "resolution"))
         self._check(self.values, np.asarray(self.weights)[None], b, ("weights", "capacity"))
 
     def _rows(self) -> tuple[Floats, Floats]:
@@ -212,9 +219,42 @@ class Knapsack(_Packing):
         terms.add_pairs(i, j, np.maximum(np.minimum(value[i], value[j]), 0.0) + margin)
         return terms, (bl.Conflicts(i, j),)
 
+    @property
+    def n_variables(self) -> int:
+        """Number of variables of "price"."""
+        return self.n
+
+    def factored(self, *, margin: float | None = None, concavity: float | None = None) -> FactoredQubo:
+        """The "price" formulation with its row kept as running sums: n numbers in place of ``n^2 / 2`` pairs.
+
+        Parameters
+        ----------
+        margin, concavity : float, optional
+            As in `qubo`. The proved margin is the least of `margin` and ``rate * tau * resolution`` over the items.
+
+        Returns
+        -------
+        FactoredQubo
+        """
+        margin, _ = self._margins(margin, None)
+        values = np.asarray(self.values)
+        prices, fixed = price_block(values, *self._rows(), margin)
+        weight = np.where(fixed.mask, 0.0, prices.weights[0])
+        priced = prices.rate[0] > 0
+        # The last item of an overfull set pays for a whole step of the row more than it is worth.
+        slack = (prices.rate[0] * TAU * prices.unit[0])[priced]
+        proved = min(float(slack.min(initial=np.inf)), margin)
+        eps = proved / 4 if concavity is None else check.in_range(concavity, "concavity", 0.0, proved, low_open=True)
+        linear = np.where(fixed.mask, margin, -values)
+        term = PriceTerm(prices.order, prices.rate[0], weight)
+        return FactoredQubo(linear, (term,), 0.0, eps, (fixed, prices))
+
     def placements(self) -> tuple[Ints, Ints, Ints]:
         """Item, first unit and end of each variable of the "placement" formulation; a weightless item has one."""
         a = np.asarray(self.weights)
+        if self.resolution is not None:
+            units = np.ceil(a / self.capacity * self.resolution - 1e-9)
+            return interval_placements(units.astype(np.int64), self.resolution)
         if (a != np.rint(a)).any():
             raise InvalidInput.argument("weights", expected='whole numbers for "placement"', got="fractions")
         return interval_placements(a.astype(np.int64), int(self.capacity))
@@ -236,12 +276,16 @@ class Knapsack(_Packing):
         """The point of a set of items; "placement" lays them side by side."""
         if self._formulation(formulation) != "placement":
             return super().encode(solution, formulation)
-        item, start, _ = self.placements()
+        item, start, stop = self.placements()
         x = np.zeros(item.size, dtype=np.int8)
         at = 0
         for k in np.flatnonzero(self._mask(solution)):
-            width = int(np.asarray(self.weights)[k])
-            x[(item == k) & (start == (at if width else 0))] = 1
+            ways = np.flatnonzero(item == k)
+            width = int(stop[ways[0]] - start[ways[0]]) if ways.size else 0
+            place = ways[start[ways] == (at if width else 0)]
+            if not place.size:
+                raise InvalidInput.argument("solution", expected="items that fit, at this resolution", got=solution)
+            x[place] = 1
             at += width
         return x
 

@@ -12,8 +12,17 @@ from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
-from qubo_relax.problems.base import Problem, implication_rows, numbers, pair_rows, wide_range_warning
-from qubo_relax.problems.knapsack import TAU, interval_placements
+from qubo_relax.problems.base import (
+    Problem,
+    choices,
+    implication_rows,
+    numbers,
+    pair_rows,
+    readable,
+    wide_range_warning,
+)
+from qubo_relax.problems.knapsack import TAU
+from qubo_relax.problems.placement import Places
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -22,47 +31,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 SMALL_CAPACITY = 50
-
-
-@dataclass(frozen=True)
-class Places:
-    """The variables of a placement formulation: item, bin, first unit, end; items, then bins, then positions."""
-
-    item: Ints
-    bin: Ints
-    start: Ints
-    stop: Ints
-
-    @classmethod
-    def of(cls, weights: Floats, capacities: Floats) -> Places:
-        """All ways to lay items (n, m) into bins (m,)."""
-        m = weights.shape[1]
-        parts = []
-        for b in range(m):
-            item, start, stop = interval_placements(weights[:, b].astype(np.int64), int(capacities[b]))
-            parts.append((item, np.full(item.size, b), start, stop))
-        item, box, start, stop = (np.concatenate(c) for c in zip(*parts)) if parts else (np.zeros(0, np.int64),) * 4
-        order = np.lexsort((start, box, item))
-        return cls(item[order], box[order], start[order], stop[order])
-
-    def conflicts(self) -> tuple[Ints, Ints]:
-        """Pairs of one item, and pairs that overlap in one bin."""
-        solid = self.stop > self.start
-        overlap = (self.start[:, None] < self.stop) & (self.start < self.stop[:, None]) & solid & solid[:, None]
-        same = self.item[:, None] == self.item
-        i, j = np.nonzero(np.triu(same | (overlap & (self.bin[:, None] == self.bin)), 1))
-        return i.astype(np.int64), j.astype(np.int64)
-
-    def lay(self, where: Ints, weights: Floats) -> NDArray[np.int8]:
-        """The point of an assignment of bins (-1: out), items side by side."""
-        x = np.zeros(self.item.size, dtype=np.int8)
-        used = np.zeros(int(where.max(initial=-1)) + 1, dtype=np.int64)
-        for i in np.flatnonzero(where >= 0):
-            b, width = int(where[i]), int(weights[i, where[i]])
-            at = used[b] if width else 0
-            x[(self.item == i) & (self.bin == b) & (self.start == at)] = 1
-            used[b] += width
-        return x
 
 
 class _Bins(Problem):
@@ -100,11 +68,8 @@ class _Bins(Problem):
         return np.where(z.any(axis=1), z.argmax(axis=1), -1) if m else np.full(n, -1)
 
     def _where(self, solution: Any) -> Ints:
-        s = np.asarray(solution)
         n, m = self._weights()[0].shape
-        if s.shape != (n,) or (s.size and (s.min() < -1 or s.max() >= m)):
-            raise InvalidInput.argument("solution", expected=f"{n} bins in -1..{m - 1}", got=solution)
-        return s.astype(np.int64)
+        return choices(solution, n, -1, m - 1)
 
     def _assigned(self, solution: Any, formulation: str | None) -> NDArray[np.int8]:
         where = self._where(solution)
@@ -118,9 +83,8 @@ class _Bins(Problem):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether no bin is overfull."""
-        try:
-            where = self._where(solution)
-        except InvalidInput:
+        where = readable(self._where, solution)
+        if where is None:
             return False
         weights, capacities = self._weights()
         load = np.zeros(capacities.size)

@@ -14,7 +14,7 @@ from lemmata_core import InvalidInput, check
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
 from qubo_relax.precedence import check_arcs, closure_pairs, levels
-from qubo_relax.problems.base import Problem, implication_rows, numbers, wide_range_warning
+from qubo_relax.problems.base import Problem, choices, implication_rows, mask, numbers, readable, wide_range_warning
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -95,15 +95,15 @@ class OpenPit(Problem):
             raise InvalidInput.argument("capacity", expected="resource and capacity together", got="one of them")
         periods = 1 if self.periods is None else check.positive_int(self.periods, "periods")
         if self.resource is not None:
-            a = np.asarray(self.resource, dtype=np.float64)
-            a = numbers(a[None] if a.ndim == 1 else a, "resource", ndim=2)
+            a = check.array(np.asarray(self.resource), "resource", ndim=(1, 2))
+            a = numbers(np.atleast_2d(a), "resource", ndim=2)
             if a.shape[1] != n:
                 raise InvalidInput.argument("resource", expected=f"shape (d, {n})", got=f"shape {a.shape}")
             if (a < 0).any():
                 raise InvalidInput.argument(
                     "resource", expected="amounts >= 0 (complement the variable)", got="negative"
                 )
-            b = np.atleast_1d(np.asarray(self.capacity, dtype=np.float64))
+            b = np.atleast_1d(check.array(np.asarray(self.capacity), "capacity", ndim=(0, 1, 2)))
             b = numbers(b[:, None] if b.ndim == 1 else b, "capacity", ndim=2)
             if b.shape[0] != a.shape[0] or b.shape[1] not in (1, periods):
                 want = f"shape ({a.shape[0]},) or ({a.shape[0]}, {periods})"
@@ -125,12 +125,12 @@ class OpenPit(Problem):
         object.__setattr__(self, name, value)
 
     def _factors(self, periods: int) -> Floats:
-        if self.discount is None:
-            d = np.ones(periods)
-        elif np.ndim(self.discount) == 0:
-            d = np.asarray(self.discount, dtype=np.float64) ** np.arange(periods)
-        else:
-            d = numbers(self.discount, "discount", shape=(periods,))
+        given: Any = self.discount
+        d: Floats = np.ones(periods)
+        if given is not None and np.ndim(given) == 0:
+            d = np.power(check.in_range(given, "discount", 0.0, 1.0, low_open=True), np.arange(float(periods)))
+        elif given is not None:
+            d = numbers(given, "discount", shape=(periods,))
         if (d <= 0).any() or (np.diff(d) > 0).any() or not np.isfinite(d).all():
             raise InvalidInput.argument("discount", expected="factors > 0 that do not increase", got=self.discount)
         return d
@@ -237,17 +237,20 @@ class OpenPit(Problem):
         """The point of a pit (or of a schedule); not for "slack_binary", whose slack it would have to invent."""
         if self._formulation(formulation) == "slack_binary":
             raise InvalidInput.argument("formulation", expected="one without slack variables", got="slack_binary")
-        s = np.asarray(solution)
-        if s.shape != (self.n,):
-            raise InvalidInput.argument("solution", expected=f"shape ({self.n},)", got=f"shape {s.shape}")
+        s = self._pit(solution)
         if self.periods is None:
-            return s.astype(bool).astype(np.int8)
+            return s.astype(np.int8)
         t = np.arange(self.n_periods)
         return ((s[:, None] >= 0) & (t >= s[:, None])).astype(np.int8).ravel()
 
+    def _pit(self, solution: Any) -> NDArray[Any]:
+        if self.periods is None:
+            return mask(solution, self.n)
+        return choices(solution, self.n, -1, self.n_periods - 1)
+
     def objective(self, solution: Any) -> float:
         """Discounted value, less the risk."""
-        s = np.asarray(solution)
+        s = self._pit(solution)
         if self.periods is not None:
             taken = s >= 0
             return float(np.asarray(self.value)[taken] @ np.asarray(self.discount)[s[taken]])
@@ -257,8 +260,11 @@ class OpenPit(Problem):
 
     def is_feasible(self, solution: Any) -> bool:
         """Every needed block is there (in time) and no (cumulative) capacity is exceeded."""
+        s = readable(self._pit, solution)
+        if s is None:
+            return False
         m = self.model()
-        x = self.encode(solution, self.default).astype(np.float64)
+        x = self.encode(s, self.default).astype(np.float64)
         fits = m.weights @ x <= m.capacity * (1 + 1e-9)
         return bool(fits.all() and (x[m.arcs[:, 0]] <= x[m.arcs[:, 1]]).all())
 
@@ -270,7 +276,24 @@ class OpenPit(Problem):
         """Cone moves and max-flow windows; with rows Lagrangian pits and iterated repair; with periods in sequence."""
         from qubo_relax.improve.pits import improve_pit
 
-        return np.asarray(improve_pit(self, solution, rng, time_limit))
+        return np.asarray(improve_pit(self, self._pit(solution), rng, time_limit))
+
+    def sequence(self, rng: Any = 0, time_limit: float | None = None) -> NDArray[Any]:
+        """A schedule that keeps each period's OWN capacity, which cumulative rows do not ask for: period after period.
+
+        Rows of single periods are differences of two variables, for which there is no structural certificate; this is
+        the method for them. `improve` looks further, within the cumulative rows.
+
+        Raises
+        ------
+        InvalidInput
+            Without periods.
+        """
+        from qubo_relax.improve.pits import in_sequence
+
+        if self.periods is None:
+            raise InvalidInput.argument("periods", expected="a number of periods", got=None)
+        return in_sequence(self, rng, time_limit)
 
     def solve_exact(self, time_limit: float | None = None) -> NDArray[Any] | None:
         """Max-flow for the ultimate pit; HiGHS with rows, periods or risk."""

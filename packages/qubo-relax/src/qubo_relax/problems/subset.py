@@ -12,7 +12,7 @@ from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
-from qubo_relax.problems.base import Problem, numbers, wide_range_warning
+from qubo_relax.problems.base import Problem, mask, numbers, readable, wide_range_warning
 from qubo_relax.problems.graph_input import read_graph
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class _Sized(Problem):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether it has the size."""
-        s = np.asarray(solution, dtype=bool)
-        return s.shape == (self.n,) and int(s.sum()) == self._arrays()[2]
+        s = readable(lambda x: mask(x, self.n), solution)
+        return s is not None and int(s.sum()) == self._arrays()[2]
 
     def start(self) -> NDArray[np.bool_]:
         """The first k."""
@@ -83,7 +83,7 @@ class _Sized(Problem):
     def improve(self, solution: Any, rng: Any = 0, time_limit: float | None = None) -> NDArray[np.bool_]:
         """Exchange one inside for one outside, the best pair first, while that gains."""
         c, S, _ = self._arrays()
-        x = np.asarray(solution, dtype=bool).copy()
+        x = mask(solution, self.n)
         g = c + S @ x
         noise = 1e-9 * (self.value_scale or 1.0)
         for _ in range(50 * max(1, self.n)):
@@ -139,7 +139,7 @@ class KSubset(_Sized):
 
     def objective(self, solution: Any) -> float:
         """Value of the subset, each pair once."""
-        x = np.asarray(solution, dtype=np.float64)
+        x = mask(solution, self.n).astype(np.float64)
         c, S, _ = self._arrays()
         return -float(c @ x + 0.5 * x @ S @ x)
 
@@ -166,5 +166,5 @@ class Partition(_Sized):
 
     def objective(self, solution: Any) -> float:
         """Weight of the edges between the sides."""
-        g, s = self.weights, np.asarray(solution, dtype=bool)
+        g, s = self.weights, mask(solution, self.n)
         return float(g.w[s[g.i] != s[g.j]].sum())

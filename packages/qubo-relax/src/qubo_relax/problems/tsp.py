@@ -8,11 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
+from scipy import sparse
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
 from qubo_relax.problems.base import Problem, numbers, wide_range_warning
+from qubo_relax.terms import FactoredQubo, KroneckerTerm, LowRankTerm
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -55,14 +57,16 @@ class TSP(Problem):
     )
 
     def __post_init__(self) -> None:
-        d = numbers(self.distances, "distances", ndim=2)
+        d = check.array(self.distances, "distances", ndim=2, finite=False, copy=True)
         if d.shape[0] != d.shape[1]:
             raise InvalidInput.argument("distances", expected="a square matrix", got=f"shape {d.shape}")
-        d = d - np.diag(np.diag(d))
+        np.fill_diagonal(d, 0.0)
+        d = numbers(d, "distances", ndim=2)
+        if not isinstance(self.fix_first, bool | np.bool_):
+            raise InvalidInput.argument("fix_first", expected="True or False", got=self.fix_first)
         if (d < 0).any():
             raise InvalidInput.argument("distances", expected="numbers >= 0", got=float(d.min()))
         wide_range_warning("distances", d)
-        d.flags.writeable = False
         object.__setattr__(self, "distances", d)
 
     @property
@@ -101,6 +105,41 @@ class TSP(Problem):
         i, j = bl.rook_pairs(index)
         terms.add_pairs(i, j, np.minimum(reward[i], reward[j]) + margin)
         return terms, (bl.Permutation(index),)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables of its formulations."""
+        return int(self.free.size**2)
+
+    def factored(self, *, margin: float | None = None, concavity: float | None = None) -> FactoredQubo:
+        """The "permutation" formulation without writing its pairs down: about ``3 n^2`` numbers in place of ``4 n^3``.
+
+        Parameters
+        ----------
+        margin, concavity : float, optional
+            As in `qubo`. The margin is the proved one: rewards and conflicts exceed their bounds by just as much.
+
+        Returns
+        -------
+        FactoredQubo
+        """
+        margin, eps = self._margins(margin, concavity)
+        d, cities, m = np.asarray(self.distances), self.free, self.free.size
+        reward = city_rewards(d)[cities] + margin
+        step = np.eye(m, k=1) if self.fix_first or m < 2 else np.roll(np.eye(m), 1, axis=1)
+        among = np.minimum(reward[:, None], reward) + margin
+        np.fill_diagonal(among, 0.0)
+        columns = sparse.csr_array((np.ones(m * m), (np.tile(np.arange(m), m), np.arange(m * m))), shape=(m, m * m))
+        terms = (
+            KroneckerTerm(sparse.csr_array(step), d[np.ix_(cities, cities)]),
+            KroneckerTerm(0.5 * sparse.eye_array(m, format="csr"), among),
+            LowRankTerm(columns, reward + margin),
+        )
+        linear = np.tile(-reward, (m, 1))
+        if self.fix_first and m:
+            linear[0] += d[0, cities]
+            linear[-1] += d[cities, 0]
+        return FactoredQubo(linear.ravel(), terms, float(reward.sum()), eps, (bl.Permutation(self.index()),))
 
     def constraints(self, formulation: str | None = None) -> list[LinearConstraint]:
         """One city a position and one position a city."""

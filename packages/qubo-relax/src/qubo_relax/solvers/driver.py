@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from lemmata_core.errors import InvalidInput
 
 from qubo_relax.constraints import LinearConstraint, Rows
 from qubo_relax.qubo import Qubo
-from qubo_relax.solvers.lanes import Lanes, Stop
+from qubo_relax.solvers.batch import BLOCK, Job, prepared, run
+from qubo_relax.solvers.options import METHODS, check_method, checked
+from qubo_relax.terms import FactoredQubo
 from qubo_relax.theory import PointCertificate, certify_point
 
 if TYPE_CHECKING:
@@ -22,12 +24,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from qubo_relax.solvers.prepared import Prepared
+__all__ = ["BLOCK", "METHODS", "Result", "minimize"]
 
-BLOCK = 32
-"""Lanes that are solved together; also what one task of an executor gets."""
-
-METHODS = ("auto", "pgd", "adam", "graduated", "anneal", "graduated+anneal", "tabu", "flip")
+FACTORED_FROM = 3_000
+"""Variables from which gradient methods work on the factored form of a problem that has one."""
 
 
 @dataclass(frozen=True)
@@ -84,21 +84,6 @@ class Result:
     sample_objective: float = np.nan
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What a block of lanes needs, picklable."""
-
-    qubo: Qubo
-    method: str
-    steps: int
-    options: Mapping[str, Any]
-    backend: str
-    device: str | None
-    seconds: float = np.inf
-    first: int = 0
-    seeds: tuple[Any, ...] = field(default=())
-
-
 def minimize(
     target: Any,
     method: str = "auto",
@@ -122,9 +107,10 @@ def minimize(
 
     Parameters
     ----------
-    target : Problem or Qubo
-    method : {"auto", "pgd", "adam", "graduated", "anneal", "graduated+anneal", "tabu", "flip"}
-        "pgd" and "adam" are the paper's; "auto" is the problem's own choice, "anneal" for a plain quadratic.
+    target : Problem, Qubo or FactoredQubo
+    method : {"auto", "pgd", "adam", "graduated", "anneal", "tabu", "mutate", "flip"}
+        "pgd" and "adam" are the paper's; "auto" is the problem's own choice, "anneal" for a plain quadratic. Names
+        joined by ``+`` run one after the other: "graduated+anneal", "anneal+mutate".
     restarts : int
         Number of lanes.
     steps : int
@@ -136,7 +122,7 @@ def minimize(
     backend : {"auto", "numba", "torch"}
         "auto" is numba. torch (an extra) runs "pgd", "adam" and "graduated".
     device : str, optional
-        For torch: "cpu", "cuda".
+        For torch: "cpu", "cuda". numba knows "cpu" only.
     improve : bool
         Whether the problem's own local search finishes the best sample.
     callback : callable, optional
@@ -146,7 +132,11 @@ def minimize(
     constraints : sequence of LinearConstraint, optional
         For a plain quadratic: what feasible means.
     options : mapping, optional
-        Of the method; see the solver's docstring. ``corners`` (bool): start lanes 0 and 1 at all zeros and all ones.
+        Of the method; see the solver's docstring. For all: ``corners`` (bool), whether lanes 0 and 1 start at all zeros
+        and all ones; ``reorder`` ("rcm"), variables in reverse Cuthill-McKee order, for large sparse quadratics whose
+        neighbours lie far apart in memory; ``factored`` (bool), whether a problem's factored form is used, by itself
+        from 3000 variables on where there is one (tours and assignments by gradient methods). For graduated: ``sigma``
+        also "auto", the better of 0 and 0.01 in a pilot of an eighth of the steps.
     stop_at : float, optional
         An energy at which the remaining blocks of lanes are dropped.
     executor : concurrent.futures.Executor, optional
@@ -160,19 +150,28 @@ def minimize(
     Raises
     ------
     InvalidInput
-        On unknown names, sizes below 1 or a kept convex diagonal.
+        On unknown names or options, sizes below 1 or a kept convex diagonal.
     """
     start = time.perf_counter()
-    check.one_of(method, "method", METHODS)
+    method = check_method(method)
     check.one_of(backend, "backend", ("auto", "numba", "torch"))
+    if backend != "torch" and device not in (None, "cpu"):
+        raise InvalidInput.argument("device", expected='None or "cpu" unless backend="torch"', got=device)
+    if callback is not None and not callable(callback):
+        raise InvalidInput.argument("callback", expected="a function of steps and energy", got=callback)
+    given = checked(options)
     restarts = check.positive_int(restarts, "restarts")
     steps = check.positive_int(steps, "steps")
     limit = np.inf if time_limit is None else check.in_range(time_limit, "time_limit", 0.0, low_open=True)
-    qubo, problem, rows, name = _target(target, formulation, constraints)
-    method, opts = _choose(problem, method, options)
+    stop_at = None if stop_at is None else check.in_range(stop_at, "stop_at")
+    streams = rngs.spawn(rng, restarts)
+    method, opts = _choose(target, method, given)
+    qubo, problem, rows, name = _target(target, formulation, constraints, _factored(target, formulation, method, opts))
     share = 0.5 if improve and problem is not None else 1.0
-    job = _Job(qubo, method, steps, opts, "numba" if backend == "auto" else backend, device, limit * share)
-    lanes, samples, binary = _run(job, rngs.spawn(rng, restarts), callback, stop_at, executor, progress)
+    until = time.time() + limit * share - (time.perf_counter() - start)
+    job = Job(qubo, method, steps, opts, "numba" if backend == "auto" else backend, device, until)
+    batch = run(job, streams, callback, stop_at, executor, progress)
+    samples = batch.samples
     energies = qubo.energy(samples)
     feasible = np.ones(len(samples), dtype=bool) if rows is None else rows.feasible(samples)
     pick = _best(energies, feasible)
@@ -184,7 +183,7 @@ def minimize(
         energies,
         feasible,
         pick,
-        lanes.ended,
+        batch.ended,
         improve,
         rng,
         limit - (time.perf_counter() - start),
@@ -200,154 +199,50 @@ def minimize(
         energies,
         float(feasible.mean()),
         certify_point(qubo, x),
-        lanes.steps,
+        batch.steps,
         time.perf_counter() - start,
-        binary,
+        batch.binary,
         len({np.packbits(s).tobytes() for s in samples}) / len(samples),
         before,
     )
 
 
 def _target(
-    target: Any, formulation: str | None, constraints: Sequence[LinearConstraint] | None
-) -> tuple[Qubo, Any, Rows | None, str | None]:
-    if isinstance(target, Qubo):
+    target: Any, formulation: str | None, constraints: Sequence[LinearConstraint] | None, factored: bool
+) -> tuple[Qubo | FactoredQubo, Any, Rows | None, str | None]:
+    if isinstance(target, Qubo | FactoredQubo):
         if formulation is not None:
             raise InvalidInput.argument("formulation", expected="None with a Qubo", got=formulation)
         if target.diagonal is not None and (target.diagonal > target.concavity).any():
             raise InvalidInput.argument("target", expected="a folded quadratic", got="a kept convex diagonal")
         return target, None, None if constraints is None else Rows(list(constraints), target.n), None
-    if not hasattr(target, "qubo"):
-        raise InvalidInput.argument("target", expected="a Qubo or a problem", got=type(target).__name__)
-    qubo = target.qubo(formulation)
+    if constraints is not None:
+        raise InvalidInput.argument("constraints", expected="None with a problem, which has its own", got="rows")
+    qubo = target.factored() if factored else target.qubo(formulation)
     return qubo, target, Rows(target.constraints(formulation), qubo.n), formulation
 
 
-def _choose(problem: Any, method: str, options: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-    defaults = {"method": "anneal"} if problem is None else dict(problem.solver_defaults)
+def _choose(target: Any, method: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    if isinstance(target, Qubo | FactoredQubo):
+        defaults: dict[str, Any] = {"method": "anneal" if isinstance(target, Qubo) else "graduated"}
+    elif hasattr(target, "solver_defaults") and hasattr(target, "qubo"):
+        defaults = dict(target.solver_defaults)
+    else:
+        raise InvalidInput.argument("target", expected="a Qubo or a problem", got=type(target).__name__)
     chosen = defaults.pop("method", "anneal")
-    return (chosen if method == "auto" else method), {**defaults, **(options or {})}
+    return (chosen if method == "auto" else method), {**defaults, **given}
 
 
-def _run(
-    job: _Job,
-    streams: Sequence[np.random.Generator],
-    callback: Callable[[int, float], bool | None] | None,
-    stop_at: float | None,
-    executor: Executor | None,
-    progress: Any,
-) -> tuple[Lanes, NDArray[np.int8], float]:
-    n = job.qubo.n
-    width = BLOCK if n <= 200_000 else 8
-    deadline = time.monotonic() + job.seconds
-    blocks = [streams[k : k + width] for k in range(0, len(streams), width)]
-    done: list[tuple[Lanes, NDArray[np.int8]]] = []
-    if executor is not None:
-        futures = [executor.submit(_solve_block, job, block, k * width) for k, block in enumerate(blocks)]
-        for future in futures:
-            if future.cancelled():
-                continue
-            done.append(future.result())
-            if stop_at is not None and job.qubo.energy(done[-1][1]).min() <= stop_at:
-                for other in futures:
-                    other.cancel()
-    else:
-        rounds = len(streams) * job.steps * len(job.method.split("+"))
-        task = None if progress is None else progress.task(job.method, total=rounds)
-        stop = Stop(deadline, callback, None if task is None else task.advance)
-        for k, block in enumerate(blocks):
-            done.append(_solve(job, block, k * width, stop))
-            if done[-1][0].ended != "done":
-                break
-            if stop_at is not None and job.qubo.energy(done[-1][1]).min() <= stop_at:
-                break
-        if task is not None:
-            task.close()
-    samples = np.concatenate([s for _, s in done])
-    raw = np.concatenate([((d.X == 0) | (d.X == 1)).all(axis=1) for d, _ in done])
-    ended = next((d.ended for d, _ in done if d.ended != "done"), "done")
-    steps = max(d.steps for d, _ in done)
-    return Lanes(np.zeros((0, n), dtype=np.int8), steps, ended), samples, float(raw.mean())
-
-
-def _solve_block(job: _Job, streams: Sequence[np.random.Generator], first: int) -> tuple[Lanes, NDArray[np.int8]]:
-    return _solve(job, streams, first, Stop(time.monotonic() + job.seconds))
-
-
-def _solve(job: _Job, streams: Sequence[np.random.Generator], first: int, stop: Stop) -> tuple[Lanes, NDArray[np.int8]]:
-    from qubo_relax.solvers.prepared import Prepared
-
-    prep = Prepared.of(job.qubo)
-    opts = dict(job.options)
-    opts["states"] = np.array([g.integers(1, 2**63) for g in streams], dtype=np.uint64)
-    methods = job.method.split("+")
-    X0 = _starts(job.qubo.n, streams, first, methods[0], bool(opts.get("corners", False)))
-    if opts.get("sigma", 0.0):
-        opts["noise"] = np.stack([g.standard_normal(job.qubo.n, dtype=np.float32) for g in streams], axis=1)
-    try:
-        lanes = _method(methods[0], prep, X0, job.steps, opts, stop, job.backend, job.device)
-    except KeyboardInterrupt:
-        # Before the method's own loop, in its preparations: the starts are what there is.
-        lanes = Lanes(X0, 0, "interrupted")
-    for later in methods[1:]:
-        if lanes.ended != "done":
-            break
-        from qubo_relax.solvers.anneal import WARM
-
-        settled = prep.settle(lanes.X)
-        next_lanes = _method(later, prep, settled, job.steps, {"hot": WARM, **opts}, stop, job.backend, job.device)
-        # A lane that the time left no room for keeps what it had.
-        settled[: len(next_lanes.X)] = next_lanes.X
-        lanes = Lanes(settled, lanes.steps + next_lanes.steps, next_lanes.ended)
-    return lanes, prep.settle(lanes.X)
-
-
-def _starts(
-    n: int, streams: Sequence[np.random.Generator], first: int, method: str, corners: bool
-) -> NDArray[np.float32]:
-    X = np.empty((len(streams), n), dtype=np.float32)
-    for k, g in enumerate(streams):
-        u = g.random(n, dtype=np.float32)
-        if method in ("anneal", "tabu", "flip"):
-            X[k] = u < 0.5
-        elif method == "graduated":
-            X[k] = 0.25 + 0.5 * u
-        else:
-            X[k] = u
-        if first + k == 0 and (corners or method == "anneal"):
-            X[k] = 0
-        elif first + k == 1 and corners:
-            X[k] = 1
-    return X
-
-
-def _method(
-    name: str,
-    prep: Prepared,
-    X0: NDArray[Any],
-    steps: int,
-    options: Mapping[str, Any],
-    stop: Stop,
-    backend: str,
-    device: str | None,
-) -> Lanes:
-    if backend == "torch":
-        from qubo_relax.solvers.torch_backend import run
-
-        return run(name, prep, X0, steps, options, stop, device)
-    if name == "pgd":
-        from qubo_relax.solvers.pgd import pgd as solver
-    elif name == "adam":
-        from qubo_relax.solvers.adam import adam as solver
-    elif name == "graduated":
-        from qubo_relax.solvers.graduated import graduated as solver
-    elif name == "anneal":
-        from qubo_relax.solvers.anneal import anneal as solver
-    elif name == "tabu":
-        from qubo_relax.solvers.tabu import tabu as solver
-    else:
-        return Lanes(X0, 0, "done")
-    return solver(prep, X0, steps, options, stop)
+def _factored(target: Any, formulation: str | None, method: str, options: Mapping[str, Any]) -> bool:
+    """Whether to work on the factored form of a problem: where it has one, and by itself only where that pays."""
+    asked = options.get("factored")
+    fits = hasattr(target, "factored") and formulation in (None, getattr(target, "default", None))
+    if asked is None:
+        large = fits and target.n_variables >= FACTORED_FROM
+        return large and all(part in ("pgd", "adam", "graduated", "flip") for part in method.split("+"))
+    if asked and not fits:
+        raise InvalidInput.argument("options['factored']", expected="False: there is no factored form", got=True)
+    return bool(asked)
 
 
 def _best(energies: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:
@@ -355,7 +250,7 @@ def _best(energies: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:
 
 
 def _finish(
-    qubo: Qubo,
+    qubo: Qubo | FactoredQubo,
     problem: Any,
     formulation: str | None,
     samples: NDArray[np.int8],
@@ -398,16 +293,19 @@ def _improved(problem: Any, solution: Any, rng: Any, seconds: float) -> Any:
 
 
 def _encoded(
-    qubo: Qubo, problem: Any, formulation: str | None, solution: Any, x: NDArray[np.int8], objective: float
+    qubo: Qubo | FactoredQubo,
+    problem: Any,
+    formulation: str | None,
+    solution: Any,
+    x: NDArray[np.int8],
+    objective: float,
 ) -> NDArray[np.int8]:
     """The improved solution as a local minimizer, where the formulation's own descent keeps it; else the sample."""
-    from qubo_relax.solvers.prepared import Prepared
-
     try:
         point: NDArray[np.int8] = problem.encode(solution, formulation)
     except InvalidInput:
         return x
-    settled: NDArray[np.int8] = Prepared.of(qubo).settle(point[None])[0]
+    settled: NDArray[np.int8] = prepared(qubo).settle(point[None])[0]
     if np.array_equal(settled, point) or problem.objective(problem.decode(settled, formulation)) == objective:
         return settled
     return x

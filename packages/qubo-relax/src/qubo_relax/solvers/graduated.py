@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from qubo_relax.solvers.prepared import Prepared
 
 
+def schedule(
+    spectral: tuple[float, float], steps: int, options: Mapping[str, Any]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], np.float32, np.float32]:
+    """``mu`` and the level of the perturbation at each step, the step size and the momentum."""
+    lmax, lmin = spectral
+    t = np.linspace(0.0, 1.0, max(steps, 1), dtype=np.float32)
+    mus = (0.5 * lmin * (float(options.get("a", 1.0)) * (1 - t) - float(options.get("b", 0.3)) * t)).astype(np.float32)
+    noise = (float(options.get("sigma", 0.0)) * lmax * (1 - t)).astype(np.float32)
+    return mus, noise, np.float32(float(options.get("step", 0.5)) / lmax), np.float32(options.get("momentum", 0.9))
+
+
 def graduated(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapping[str, Any], stop: Stop) -> Lanes:
     """Gradient steps on ``f + mu_t sum x (1 - x)``, ``mu_t`` rising from ``a lmin / 2`` to ``-b lmin / 2``.
 
@@ -31,7 +42,8 @@ def graduated(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapp
     steps : int
     options : mapping
         ``a`` (1), ``b`` (0.3), ``momentum`` (0.9), ``step`` (0.5, in units of 1/|lambda|max), ``sigma`` (0): a linear
-        perturbation of this share of |lambda|max a lane, fading out; ``noise``: the perturbation itself, (n, B).
+        perturbation of this share of |lambda|max a lane, fading out (`qubo_relax.minimize` also takes "auto");
+        ``noise``: the perturbation itself, (n, B).
     stop : Stop
 
     Returns
@@ -40,16 +52,10 @@ def graduated(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapp
     """
     from qubo_relax.solvers.kernels import graduated_sweeps
 
-    lmax, lmin = prep.spectral
+    mus, noise, step, momentum = schedule(prep.spectral, steps, options)
     X = np.ascontiguousarray(X0.T)
     V = np.zeros_like(X)
-    t = np.linspace(0.0, 1.0, max(steps, 1), dtype=np.float32)
-    mus = (0.5 * lmin * (float(options.get("a", 1.0)) * (1 - t) - float(options.get("b", 0.3)) * t)).astype(np.float32)
-    sigma = float(options.get("sigma", 0.0))
-    noise = (sigma * lmax * (1 - t)).astype(np.float32)
-    P = options["noise"] if sigma else np.zeros((0, 0), dtype=np.float32)
-    step = np.float32(float(options.get("step", 0.5)) / lmax)
-    momentum = np.float32(options.get("momentum", 0.9))
+    P = options["noise"] if noise.any() else np.zeros((0, 0), dtype=np.float32)
     many = chunk(prep.indices.size, *X.shape)
     done, ended = 0, "done"
     try:

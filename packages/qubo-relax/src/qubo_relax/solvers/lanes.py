@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stop:
     """When to stop and whom to tell.
 
@@ -22,25 +22,32 @@ class Stop:
     deadline : float
         Of ``time.monotonic()``.
     callback : callable, optional
-        Ends the run by returning True.
+        Given the steps done and the best energy known; ends the run by returning True.
     advance : callable, optional
         Counts the steps of all lanes.
+    best : float
+        The lowest energy of a finished lane, NaN before there is one.
     """
 
     deadline: float = np.inf
     callback: Callable[[int, float], bool | None] | None = None
     advance: Callable[[float], None] | None = None
+    best: float = np.nan
 
     def count(self, steps: int) -> None:
         """Tell the counter that so many steps of one lane are done."""
         if self.advance is not None:
             self.advance(steps)
 
+    def note(self, energy: float) -> None:
+        """Remember the energy of a finished lane."""
+        self.best = float(np.fmin(self.best, energy))
+
     def reason(self, step: int) -> str:
         """Why to end at this step, "done" for no reason."""
         if time.monotonic() >= self.deadline:
             return "time_limit"
-        if self.callback is not None and self.callback(step, np.nan):
+        if self.callback is not None and self.callback(step, self.best):
             return "callback"
         return "done"
 

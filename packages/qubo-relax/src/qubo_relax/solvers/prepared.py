@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qubo_relax.qubo import scale_of
+from qubo_relax.qubo import Qubo, scale_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from qubo_relax.qubo import Qubo
 
 POWER_STEPS = 50
 
@@ -38,7 +36,7 @@ class Prepared:
 
     @classmethod
     def of(cls, qubo: Qubo) -> Prepared:
-        """Convert the arrays; those of the right type are shared."""
+        """Convert the arrays; those of the right type are shared (`qubo` and `indices` keep them read-only)."""
         S = qubo.quadratic
         return cls(
             qubo,
@@ -95,6 +93,26 @@ class Prepared:
             self.indptr, self.indices, S.data, linear, X.astype(np.float32), out, self.flip_tolerance, pairs, 100_000
         )
         return out
+
+
+def band_order(qubo: Qubo) -> NDArray[np.int32]:
+    """The variables by reverse Cuthill-McKee, which brings neighbours near each other in memory."""
+    from scipy import sparse
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    S = qubo.quadratic
+    # scipy's routine asks for writeable buffers.
+    pattern = sparse.csr_matrix((np.ones(S.nnz, dtype=np.int8), S.indices.copy(), S.indptr.copy()), shape=S.shape)
+    return np.asarray(reverse_cuthill_mckee(pattern, symmetric_mode=True))
+
+
+def reordered(qubo: Qubo, order: NDArray[np.int32]) -> Qubo:
+    """The quadratic with variable ``order[k]`` at place k; without labels and blocks, which solvers do not read."""
+    from qubo_relax.matrices import canonical
+
+    S = canonical(qubo.quadratic[order][:, order])
+    bend = None if qubo.diagonal is None else qubo.diagonal[order]
+    return Qubo._trusted(qubo.linear[order], S, qubo.offset, concavity=qubo.concavity, diagonal=bend)
 
 
 def _power(S: Any, v: NDArray[np.float64], shift: float) -> float:

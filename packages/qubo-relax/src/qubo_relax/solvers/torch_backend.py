@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from lemmata_core import InvalidInput
 
+from qubo_relax.solvers.graduated import schedule
 from qubo_relax.solvers.lanes import Lanes, Stop
+from qubo_relax.solvers.pgd import KICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,12 +115,26 @@ def _settled(X: torch.Tensor, g: torch.Tensor, eps: float) -> torch.Tensor:
 
 def _pgd(
     prep: Prepared,
-    X: torch.Tensor,  # noqa: ARG001 - one signature for the three
-    steps: int,  # noqa: ARG001
+    X: torch.Tensor,
+    steps: int,  # noqa: ARG001 - one signature for the three
     options: Mapping[str, Any],
 ) -> Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]:
+    import torch
+
     size, eps = float(options.get("step", 1.0)) / prep.spectral[0], prep.qubo.concavity
-    return lambda Y, g, _: (Y - size * (g + eps * (1 - 2 * Y))).clamp_(0, 1)
+    shift = np.random.default_rng(0).uniform(-1, 1, (len(X), 1)) * float(options.get("kick", KICK))
+    kick = torch.as_tensor(shift, dtype=X.dtype, device=X.device)
+
+    def step(Y: torch.Tensor, g: torch.Tensor, t: int) -> torch.Tensor:
+        G = g + eps * (1 - 2 * Y)
+        Z = (Y - size * G).clamp_(0, 1)
+        if t % LOOK == LOOK - 1:
+            good = (((Y == 0) & (G > 0)) | ((Y == 1) & (G < 0))).all(dim=0)
+            stuck = (Z == Y).all(dim=0) & ~good
+            Z = torch.where(stuck, (Z + kick).clamp_(0, 1), Z)
+        return Z
+
+    return step
 
 
 def _adam(
@@ -139,6 +155,10 @@ def _adam(
         v.mul_(b2).addcmul_(G, G, value=1 - b2)
         size = (v / (1 - b2 ** (t + 1))).sqrt_().add_(tiny)
         moved: torch.Tensor = Y - lr / (1 - b1 ** (t + 1)) * m / size
+        if options.get("reset", False):
+            outside = (moved <= 0) | (moved >= 1)
+            m.masked_fill_(outside, 0.0)
+            v.masked_fill_(outside, 0.0)
         return moved.clamp_(0, 1)
 
     return step
@@ -149,20 +169,16 @@ def _graduated(
 ) -> Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]:
     import torch
 
-    lmax, lmin = prep.spectral
-    a, b = float(options.get("a", 1.0)), float(options.get("b", 0.3))
-    size, momentum = float(options.get("step", 0.5)) / lmax, float(options.get("momentum", 0.9))
-    sigma = float(options.get("sigma", 0.0))
-    noise = torch.as_tensor(options["noise"], device=X.device) if sigma else None
+    mus, levels, step_size, mom = schedule(prep.spectral, steps, options)
+    size, momentum = float(step_size), float(mom)
+    noise = torch.as_tensor(options["noise"], device=X.device) if levels.any() else None
     V = torch.zeros_like(X)
 
     def step(Y: torch.Tensor, g: torch.Tensor, t: int) -> torch.Tensor:
         nonlocal V
-        s = t / max(steps - 1, 1)
-        mu = 0.5 * lmin * (a * (1 - s) - b * s)
-        G = g + mu * (1 - 2 * Y)
+        G = g + float(mus[t]) * (1 - 2 * Y)
         if noise is not None:
-            G = G + sigma * lmax * (1 - s) * noise
+            G = G + float(levels[t]) * noise
         V = momentum * V - size * G
         Z = Y + V
         V = torch.where((Z > 0) & (Z < 1), V, 0.0)
