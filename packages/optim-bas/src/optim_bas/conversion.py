@@ -9,6 +9,7 @@ from lemmata_core import InvalidInput
 
 from optim_bas.blocks import as_matrix, block_amax, block_mean, block_runs, read_layout, runs, write_back
 from optim_bas.fp8 import FORMATS, encode_with, scale_of
+from optim_bas.groups import GROUP_KEYS, check_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from optim_bas.optimizer import BAS
 
 # What a group of AdamW says that BAS understands in the same sense.
+_ADAMW_STATE = {"step", "exp_avg", "exp_avg_sq"}
 _SHARED = ("lr", "betas", "eps", "weight_decay", "maximize", "initial_lr")
 
 
@@ -25,10 +27,11 @@ def convert(cls: type[BAS], optimizer: torch.optim.Optimizer, overrides: dict[st
     """The work of `BAS.from_adamw`."""
     if not isinstance(optimizer, torch.optim.AdamW):
         raise InvalidInput.argument("optimizer", expected="a torch.optim.AdamW", got=type(optimizer).__name__)
+    check_overrides(overrides)
     groups = []
     for group in optimizer.param_groups:
         _refuse_amsgrad(group)
-        new = {key: group[key] for key in _SHARED if key in group}
+        new = _shared(group)
         new.update({key: value for key, value in overrides.items() if key != "exchange"})
         names = group.get("param_names")
         new["params"] = list(zip(names, group["params"])) if names else list(group["params"])
@@ -40,6 +43,12 @@ def convert(cls: type[BAS], optimizer: torch.optim.Optimizer, overrides: dict[st
             if state:
                 new_optimizer.state[param] = converted_state(state, param.shape, group)
     return new_optimizer
+
+
+def _shared(group: Mapping[str, Any]) -> dict[str, Any]:
+    """What BAS takes over of a group of AdamW; tensors as copies, since schedulers change them in place."""
+    kept = {key: group[key] for key in _SHARED if key in group}
+    return {key: value.detach().clone() if isinstance(value, torch.Tensor) else value for key, value in kept.items()}
 
 
 def converted_state(state: Mapping[str, Any], shape: torch.Size, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,13 +93,14 @@ def encoded_state(m: Tensor, group: Mapping[str, Any]) -> dict[str, Tensor]:
     return {"exp_avg": code, "exp_avg_scale": scale}
 
 
-def convert_checkpoint(checkpoint: dict[str, Any], **overrides: Any) -> dict[str, Any]:
+def convert_checkpoint(checkpoint: Any, **overrides: Any) -> Any:
     """A checkpoint with AdamW's state as one with BAS's.
 
     Parameters
     ----------
     checkpoint : dict
-        AdamW's ``state_dict()``, or a dict that holds one or more of them as values. Not changed.
+        AdamW's ``state_dict()``, or a dict that holds one or more of them, in dicts and lists of any depth (a training
+        loop's ``{"model": ..., "optimizer": ...}``, Lightning's ``optimizer_states``). Not changed.
     **overrides
         Arguments of `BAS`, for all groups.
 
@@ -102,15 +112,30 @@ def convert_checkpoint(checkpoint: dict[str, Any], **overrides: Any) -> dict[str
     Raises
     ------
     InvalidInput
-        If there is none, or it uses amsgrad.
+        If there is none, one is another optimizer's (BAS's own too), or it uses amsgrad.
     """
-    if _is_state_dict(checkpoint):
-        return _converted_state_dict(checkpoint, overrides)
-    found = {key: value for key, value in checkpoint.items() if _is_state_dict(value)}
+    check_overrides(overrides)
+    found: list[str] = []
+    converted = _converted(checkpoint, overrides, found)
     if not found:
         expected = "AdamW's state_dict(), or a dict that holds one"
-        raise InvalidInput.argument("checkpoint", expected=expected, got=f"keys {sorted(map(str, checkpoint))[:8]}")
-    return {**checkpoint, **{key: _converted_state_dict(value, overrides) for key, value in found.items()}}
+        got = f"keys {sorted(map(str, checkpoint))[:8]}" if isinstance(checkpoint, dict) else type(checkpoint).__name__
+        raise InvalidInput.argument("checkpoint", expected=expected, got=got)
+    return converted
+
+
+def _converted(value: Any, overrides: dict[str, Any], found: list[str]) -> Any:
+    if _is_state_dict(value):
+        found.append("state_dict")
+        return _converted_state_dict(value, overrides)
+    if isinstance(value, dict):
+        new = {key: _converted(item, overrides, found) for key, item in value.items()}
+    elif isinstance(value, list):
+        new = [_converted(item, overrides, found) for item in value]  # type: ignore[assignment]
+    else:
+        return value
+    # What holds no state of an optimizer is handed on as it is, of whatever subclass.
+    return new if found else value
 
 
 def _is_state_dict(value: object) -> bool:
@@ -120,22 +145,37 @@ def _is_state_dict(value: object) -> bool:
 def _converted_state_dict(state_dict: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     from optim_bas.optimizer import BAS
 
+    constructor = {key: value for key, value in overrides.items() if key not in GROUP_KEYS}
+    defaults = BAS([torch.nn.Parameter(torch.zeros(1))], **constructor).defaults
+    kept = {key: value for key, value in overrides.items() if key in defaults}
     groups, state = [], {}
     for group in state_dict["param_groups"]:
         _refuse_amsgrad(group)
-        defaults = BAS([torch.nn.Parameter(torch.zeros(1))], **overrides).defaults
-        new = {**defaults, **{key: group[key] for key in _SHARED if key in group}, **overrides}
+        new = {**defaults, **_shared(group), **kept}
         new.update({key: group[key] for key in ("params", "param_names") if key in group})
         groups.append(new)
         for key in group["params"]:
             old = state_dict["state"].get(key)
             if not old:
                 continue
-            if not {"step", "exp_avg", "exp_avg_sq"} <= set(old):
-                expected = "AdamW's state (step, exp_avg, exp_avg_sq)"
-                raise InvalidInput.argument("checkpoint", expected=expected, got=f"parameter {key} with {sorted(old)}")
+            _check_adamw_state(old, group, key)
             state[key] = converted_state(old, old["exp_avg"].shape, new)
     return {"state": state, "param_groups": groups}
+
+
+def _check_adamw_state(old: Mapping[str, Any], group: Mapping[str, Any], key: object) -> None:
+    """Refuse states that are not AdamW's: others keep tensors of the same names in another sense."""
+    tensors = {name for name, value in old.items() if isinstance(value, torch.Tensor) or name == "step"}
+    same = tensors == _ADAMW_STATE and tuple(old["exp_avg"].shape) == tuple(old["exp_avg_sq"].shape)
+    # Adam and RAdam decay the gradient unless this says otherwise; older checkpoints of AdamW lack it.
+    coupled = group.get("decoupled_weight_decay") is False and group.get("weight_decay", 0) != 0
+    if not same or coupled or "momentum_decay" in group or "algorithm" in group or not _is_floating(old):
+        got = f"parameter {key} with {sorted(tensors)}" + (" and a decay of the gradient" if coupled else "")
+        raise InvalidInput.argument("checkpoint", expected="AdamW's state (step, exp_avg, exp_avg_sq)", got=got)
+
+
+def _is_floating(old: Mapping[str, Any]) -> bool:
+    return bool(old["exp_avg"].is_floating_point() and old["exp_avg_sq"].is_floating_point())
 
 
 def _refuse_amsgrad(group: Mapping[str, Any]) -> None:

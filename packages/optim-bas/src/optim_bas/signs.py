@@ -20,7 +20,15 @@ def pack_signs(x: Tensor) -> Tensor:
     -------
     torch.Tensor
         uint8, shape (ceil(n / 8),); the last byte is filled with zeros.
+
+    Raises
+    ------
+    InvalidInput
+        For what is not a dense tensor of real numbers.
     """
+    if not isinstance(x, Tensor) or x.layout != torch.strided or x.is_complex():
+        got = f"{x.dtype} in {x.layout}" if isinstance(x, Tensor) else type(x).__name__
+        raise InvalidInput.argument("x", expected="a dense tensor of real numbers", got=got)
     return pack_bits(x > 0)
 
 
@@ -42,8 +50,12 @@ def unpack_signs(packed: Tensor, numel: int) -> Tensor:
     Raises
     ------
     InvalidInput
-        If `packed` is not so many bytes.
+        If `packed` is not so many bytes, or `numel` no count.
     """
+    if not isinstance(numel, int) or isinstance(numel, bool) or numel < 0:
+        raise InvalidInput.argument("numel", expected="an int >= 0", got=numel)
+    if not isinstance(packed, Tensor):
+        raise InvalidInput.argument("packed", expected="a tensor of uint8", got=type(packed).__name__)
     return unpack_bits(packed, numel).mul_(2).sub_(1)
 
 
