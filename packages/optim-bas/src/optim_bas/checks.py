@@ -58,14 +58,14 @@ def check_betas(betas: object) -> None:
         check_number("betas", beta, high=1.0, expected=expected)
 
 
-def check_step(step: object) -> None:
-    """Refuse what is not a count from 1.
+def check_step(step: Any) -> None:
+    """Refuse what is not a count from 1 (True is none).
 
     Raises
     ------
     InvalidInput
     """
-    if not isinstance(step, Integral) or isinstance(step, bool) or step < 1:
+    if isinstance(step, bool) or not isinstance(step, Integral) or int(step) < 1:
         raise InvalidInput.argument("step", expected="an int >= 1", got=step)
 
 

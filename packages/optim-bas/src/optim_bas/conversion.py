@@ -10,12 +10,15 @@ from lemmata_core import InvalidInput
 from optim_bas.blocks import as_matrix, block_amax, block_mean, block_runs, read_layout, runs, write_back
 from optim_bas.fp8 import FORMATS, encode_with, scale_of
 from optim_bas.groups import GROUP_KEYS, check_overrides
+from optim_bas.sharding import is_dtensor, local, local_gradient, read_part
+from optim_bas.state import new_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
 
+    from optim_bas.blocks import Layout
     from optim_bas.optimizer import BAS
 
 # What a group of AdamW says that BAS understands in the same sense.
@@ -41,7 +44,10 @@ def convert(cls: type[BAS], optimizer: torch.optim.Optimizer, overrides: dict[st
         for param in group["params"]:
             state = optimizer.state.get(param)
             if state:
-                new_optimizer.state[param] = converted_state(state, param.shape, group)
+                sharded = is_dtensor(param) and group["algorithm"] == "bas"
+                new_optimizer.state[param] = (
+                    _converted_shard(state, param, group) if sharded else converted_state(state, param.shape, group)
+                )
     return new_optimizer
 
 
@@ -83,6 +89,11 @@ def encoded_state(m: Tensor, group: Mapping[str, Any]) -> dict[str, Tensor]:
         return {"exp_avg": m.to(dtype, copy=True).contiguous()}
     layout = read_layout(m.shape, group["block"], group["block_dim"])
     scale = scale_of(block_amax(m.float(), layout), dtype)
+    return {"exp_avg": _codes(m, layout, scale, dtype), "exp_avg_scale": scale}
+
+
+def _codes(m: Tensor, layout: Layout, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """The codes of a momentum, shape of it, for one scale a block."""
     encoded = torch.zeros(layout.rows, layout.cols, dtype=torch.uint8, device=m.device)
     if m.numel():
         matrix, _ = as_matrix(m, layout)
@@ -90,7 +101,45 @@ def encoded_state(m: Tensor, group: Mapping[str, Any]) -> dict[str, Tensor]:
             to.copy_(encode_with(values.float(), own, dtype, None))
     code = torch.zeros(m.shape, dtype=torch.uint8, device=m.device)
     write_back(code, encoded, layout)
-    return {"exp_avg": code, "exp_avg_scale": scale}
+    return code
+
+
+def _converted_shard(state: Mapping[str, Any], param: Tensor, group: Mapping[str, Any]) -> dict[str, Any]:
+    """`converted_state` of a sharded parameter: blocks that the sharding cuts are summed over their processes."""
+    own = new_state(param, group)
+    own["step"].fill_(float(state["step"]))
+    part = read_part(param, group["block"], group["block_dim"])
+    m, second = (local_gradient(param, state[key]).float() for key in ("exp_avg", "exp_avg_sq"))
+    kept = local(own["exp_avg_sq"])
+    if part.owner is None:
+        mean, amax = block_mean(second, part.layout), block_amax(m, part.layout)
+    else:
+        assert part.entries is not None  # noqa: S101 - known wherever blocks are cut
+        mean, amax = torch.zeros(2, kept.numel(), device=m.device)
+        mean.index_add_(0, part.owner, _reduced(second, part.layout, "sum"))
+        amax.scatter_reduce_(0, part.owner, _reduced(m.abs(), part.layout, "amax"), "amax")
+        for processes in part.groups:
+            torch.distributed.all_reduce(mean, group=processes)
+            torch.distributed.all_reduce(amax, op=torch.distributed.ReduceOp.MAX, group=processes)
+        mean /= part.entries
+    kept.copy_(mean.view(kept.shape))
+    dtype = group["momentum_dtype"]
+    if dtype not in FORMATS:
+        local(own["exp_avg"]).copy_(m)
+        return own
+    scale = scale_of(amax, dtype)
+    local(own["exp_avg_scale"]).copy_(scale.view(kept.shape))
+    rows = scale if part.owner is None else scale[part.owner]
+    local(own["exp_avg"]).copy_(_codes(m, part.layout, rows, dtype))
+    return own
+
+
+def _reduced(tensor: Tensor, layout: Layout, how: str) -> Tensor:
+    """The sums, or the largest entries, of the rows here; 0 for rows of no entries."""
+    matrix, _ = as_matrix(tensor, layout)
+    if layout.cols == 0:
+        return tensor.new_zeros(layout.rows)
+    return matrix.sum(dim=1) if how == "sum" else matrix.amax(dim=1)
 
 
 def convert_checkpoint(checkpoint: Any, **overrides: Any) -> Any:

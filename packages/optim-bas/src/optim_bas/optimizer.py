@@ -20,7 +20,7 @@ from optim_bas.groups import (
 )
 from optim_bas.paths import Item, step_items
 from optim_bas.sharding import check_gradient
-from optim_bas.state import check_loaded, check_state, new_state, restored
+from optim_bas.state import check_loaded, check_state, check_state_dict, new_state, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -290,13 +290,7 @@ class BAS(torch.optim.Optimizer):
             of workers, or it is AdamW's (see `BAS.from_adamw` and the command ``optim-bas convert``). The optimizer
             is then as it was.
         """
-        if not isinstance(state_dict, dict) or not {"state", "param_groups"} <= set(state_dict):
-            got = (
-                f"keys {sorted(map(str, state_dict))[:8]}"
-                if isinstance(state_dict, dict)
-                else type(state_dict).__name__
-            )
-            raise InvalidInput.argument("state_dict", expected="a dict with state and param_groups", got=got)
+        check_state_dict(state_dict)
         final: dict[str, Any] = {}
 
         def complete(_: torch.optim.Optimizer, loaded: dict[str, Any]) -> dict[str, Any]:

@@ -26,8 +26,9 @@ def pack_signs(x: Tensor) -> Tensor:
     InvalidInput
         For what is not a dense tensor of real numbers.
     """
-    if not isinstance(x, Tensor) or x.layout != torch.strided or x.is_complex():
-        got = f"{x.dtype} in {x.layout}" if isinstance(x, Tensor) else type(x).__name__
+    given: object = x
+    if not isinstance(given, Tensor) or given.layout != torch.strided or given.is_complex():
+        got = f"{given.dtype} in {given.layout}" if isinstance(given, Tensor) else type(given).__name__
         raise InvalidInput.argument("x", expected="a dense tensor of real numbers", got=got)
     return pack_bits(x > 0)
 
@@ -52,9 +53,11 @@ def unpack_signs(packed: Tensor, numel: int) -> Tensor:
     InvalidInput
         If `packed` is not so many bytes, or `numel` no count.
     """
-    if not isinstance(numel, int) or isinstance(numel, bool) or numel < 0:
-        raise InvalidInput.argument("numel", expected="an int >= 0", got=numel)
-    if not isinstance(packed, Tensor):
+    count: object = numel
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise InvalidInput.argument("numel", expected="an int >= 0", got=count)
+    bits: object = packed
+    if not isinstance(bits, Tensor):
         raise InvalidInput.argument("packed", expected="a tensor of uint8", got=type(packed).__name__)
     return unpack_bits(packed, numel).mul_(2).sub_(1)
 

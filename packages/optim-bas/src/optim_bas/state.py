@@ -118,6 +118,18 @@ def check_state(param: Tensor, state: Mapping[str, Any], group: Mapping[str, Any
             raise InvalidInput.argument("state", expected=expected, got=got)
 
 
+def check_state_dict(value: object) -> None:
+    """Refuse what is no optimizer's state dict.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not isinstance(value, dict) or not {"state", "param_groups"} <= set(value):
+        expected = "a dict with state and param_groups"
+        raise InvalidInput.argument("state_dict", expected=expected, got=type(value).__name__)
+
+
 def check_loaded(state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], workers: int) -> None:
     """Refuse a checkpoint whose states are not those of these groups' parameters.
 
