@@ -85,7 +85,7 @@ def run_wire(context: Context) -> Evidence:
     }
     first = [(run, result) for run, result in found.items() if run.seed == 0 and run.net == SMALL]
     return Evidence(
-        headline=f"{ratio:.1f} times fewer bytes on rows of 768 ({values['trained_ratio']:.1f} on the trained net's, of "
+        headline=f"{ratio:.1f} times fewer bytes on rows of 768 ({values['trained_ratio']:.1f} on the trained net's of "
         f"64), loss {values['gap']:+.1f} % from that of averaged gradients",
         values=values,
         tables=(
