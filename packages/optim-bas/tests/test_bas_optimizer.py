@@ -428,3 +428,30 @@ def test_the_state_is_an_eighth_of_adamws(row, most):
     assert found.of_adamw <= most
     assert found.bytes == 16 * row + 8 * 16
     assert state_bytes(adamw).of_adamw == 1.0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "keys"),
+    [
+        (torch.float32, {}),
+        (torch.float32, {"nesterov": True, "rounding": "stochastic"}),
+        (torch.float32, {"block": "tensor", "rounding": "stochastic"}),
+        (torch.float32, {"block": 1}),
+        (torch.float32, {"block_dim": 1}),
+        (torch.bfloat16, {"nesterov": True, "rounding": "stochastic", "stochastic_rounding": True}),
+    ],
+)
+def test_a_plain_step_needs_no_more_than_eight_tiles_of_scratch(dtype, keys):
+    """8 x 262144 float32, however large the tensor: its momentum is never decoded as a whole."""
+    param = torch.nn.Parameter(torch.ones(2048, 1024, dtype=dtype))
+    param.grad = torch.ones_like(param)
+    optimizer = BAS([{"params": [param], **keys}], fused=False)
+    optimizer.step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        optimizer.step()
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = most = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        most = max(most, held)
+    assert 0 < most <= 8 * 262_144 * 4

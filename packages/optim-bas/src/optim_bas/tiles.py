@@ -100,13 +100,12 @@ class Sums:
 _At = tuple[slice, slice, slice]
 
 
-def step_work(work: Work, tile_entries: int = TILE_ENTRIES, signs: Tensor | None = None) -> Tensor | None:
-    """One step, in place; no more than `tile_entries` of the momentum exist as float32 at a time.
+def step_work(work: Work, signs: Tensor | None = None) -> Tensor | None:
+    """One step, in place; no more than `TILE_ENTRIES` of the momentum exist as float32 at a time.
 
     Parameters
     ----------
     work : Work
-    tile_entries : int
     signs : torch.Tensor, optional
         int8, shape of the parameter's view. Where given, the weights stay and the signs of the direction are put here.
 
@@ -116,7 +115,7 @@ def step_work(work: Work, tile_entries: int = TILE_ENTRIES, signs: Tensor | None
         With `signs` the step sizes, (rows, blocks, 1).
     """
     sizes = None if signs is None else torch.zeros_like(work.v)
-    for rows, blocks, pieces in tiles(work.param, tile_entries):
+    for rows, blocks, pieces in tiles(work.param, _tile_entries(work)):
         at = (rows, blocks)
         kept = new_momentum(work, (*at, pieces[0]))
         sums = sums_of(kept, work.rule)
@@ -139,10 +138,10 @@ def step_work(work: Work, tile_entries: int = TILE_ENTRIES, signs: Tensor | None
     return sizes
 
 
-def block_sums(work: Work, tile_entries: int = TILE_ENTRIES) -> Sums:
+def block_sums(work: Work) -> Sums:
     """The sums of all blocks, each (rows, blocks, 1), changing nothing: what is added up over processes."""
     found = Sums(*(torch.zeros(*work.param.shape[:2], 1, device=work.param.device) for _ in range(3)))
-    for rows, blocks, pieces in tiles(work.param, tile_entries):
+    for rows, blocks, pieces in tiles(work.param, _tile_entries(work)):
         sums = sums_of(new_momentum(work, (rows, blocks, pieces[0])), work.rule)
         for piece in pieces[1:]:
             sums.add(sums_of(new_momentum(work, (rows, blocks, piece)), work.rule))
@@ -151,14 +150,20 @@ def block_sums(work: Work, tile_entries: int = TILE_ENTRIES) -> Sums:
     return found
 
 
-def finish_work(work: Work, a: Tensor, new_scale: Tensor | None, tile_entries: int = TILE_ENTRIES) -> None:
+def finish_work(work: Work, a: Tensor, new_scale: Tensor | None) -> None:
     """Move weights and store momenta where the blocks' step sizes and scales are known: each (rows, blocks, 1)."""
-    for rows, blocks, pieces in tiles(work.param, tile_entries):
+    for rows, blocks, pieces in tiles(work.param, _tile_entries(work)):
         for piece in pieces:
             at = (rows, blocks, piece)
             g, m = new_momentum(work, at)
             move_tile(work, at, direction(m, g, work.rule), a[rows, blocks])
             save_momentum(work, at, m, None if new_scale is None else new_scale[rows, blocks])
+
+
+def _tile_entries(work: Work) -> int:
+    """Fewer where an entry needs more scratch, for its random bits or for the numbers of a block of few."""
+    random = work.key is not None or work.weight_key is not None
+    return TILE_ENTRIES // (2 if random else 1) // (2 if work.param.shape[-1] < 8 else 1)
 
 
 def tiles(shape_of: Tensor, tile_entries: int) -> Iterator[tuple[slice, slice, list[slice]]]:
