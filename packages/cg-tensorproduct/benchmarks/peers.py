@@ -15,7 +15,7 @@ from time import perf_counter
 
 import torch
 from cg_tensorproduct import FullTensorProduct, FullyConnectedTensorProduct, Irreps, SignalTensorProduct, TensorProduct
-from cg_tensorproduct.coupling import block
+from cg_tensorproduct.coupling import blocks
 from cg_tensorproduct.measure import time_pair, uuu_peer
 from lemmata_core.executor import one_thread
 from lemmata_core.progress import Progress
@@ -85,7 +85,7 @@ def run_construction(progress: Progress) -> list[Ratio]:
         FullTensorProduct("0e", "0e")(torch.randn(64, 1), torch.randn(64, 1))  # load numba before the clock starts
 
         def ours(spec: Irreps = spec, x: torch.Tensor = x) -> None:
-            block.cache_clear()
+            blocks.cache_clear()
             FullTensorProduct(spec, spec, algorithm="auto")(x, x)
 
         def theirs(spec: Irreps = spec) -> None:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from cg_tensorproduct.ops import register
-from cg_tensorproduct.paths import Pair, Problem, block_rows, complex_rows
+from cg_tensorproduct.paths import BlockRows, Pair, Problem, block_rows, complex_rows
 
 _CHUNK_BYTES = 1 << 20  # one chunk of z and O should stay in a core's share of the cache
 
@@ -63,16 +63,14 @@ class BlockedPlan:
         self._y = _ComplexRows(self.dim2, [pair.rows2 for pair in problem.pairs], dtype, device)
         shapes: dict[tuple[int, int, int], list[_Block]] = {}
         for pair in problem.pairs:
-            for M in range(max(pair.l3) + 1):
-                made = _make_block(pair, M)
+            for M, rows in enumerate(block_rows(pair, np.float32 if dtype == torch.float32 else np.float64)):
+                made = _make_block(pair, M, rows)
                 shapes.setdefault((*made.matrix.shape, made.copies), []).append(made)
         self.groups: list[_Group] = []
-        tiny = torch.finfo(dtype).eps * 1e-3  # dropped: they round away, and denormal arithmetic is slow
         base = 0
         out_row, out_sign = np.zeros(self.dim_out, int), np.zeros(self.dim_out)
         for (rows, n, copies), blocks in shapes.items():
             matrix = np.stack([made.matrix for made in blocks])
-            matrix[np.abs(matrix) < tiny * np.abs(matrix).max(initial=0)] = 0
             tensor = torch.as_tensor(matrix, dtype=dtype, device=device)
             o_rows = len(blocks) * rows * copies
             self.groups.append(
@@ -171,10 +169,8 @@ class _Block:
     outputs: tuple[tuple[Index, Index, int, float], ...]  # columns, rows of O, part (Re 0, Im 1), sign
 
 
-def _make_block(pair: Pair, M: int) -> _Block:
-    rows = block_rows(pair, M)
-    matrix = np.concatenate([rows.even, rows.odd])
-    n = matrix.shape[1]
+def _make_block(pair: Pair, M: int, rows: BlockRows) -> _Block:
+    n = rows.matrix.shape[1]
     mul1, mul2 = len(pair.rows1), len(pair.rows2)
     m1 = rows.first + np.arange(n)
     shape = (n, mul1, mul2)
@@ -182,14 +178,14 @@ def _make_block(pair: Pair, M: int) -> _Block:
     i2 = np.broadcast_to(pair.rows2.T[pair.l2 + M - m1][:, None, :], shape).ravel()
     copies = mul1 * mul2
     outputs = []
-    for odd, places in enumerate((rows.l3_even, rows.l3_odd)):
-        for k, place in enumerate(places):
-            l3, out = pair.l3[place], pair.out[place]
-            row = (k + odd * len(rows.l3_even)) * copies + np.arange(copies)
-            outputs.append((out[:, l3 + M], row, odd, 1.0))
-            if M:
-                outputs.append((out[:, l3 - M], row, 1 - odd, -1.0 if odd else 1.0))
-    return _Block(matrix, copies, i1, i2, tuple(outputs))
+    for k, place in enumerate(rows.places.tolist()):
+        odd = int(k >= rows.even)
+        l3, out = pair.l3[place], pair.out[place]
+        row = k * copies + np.arange(copies)
+        outputs.append((out[:, l3 + M], row, odd, 1.0))
+        if M:
+            outputs.append((out[:, l3 - M], row, 1 - odd, -1.0 if odd else 1.0))
+    return _Block(rows.matrix, copies, i1, i2, tuple(outputs))
 
 
 def _concatenated(parts: list[Index], device: torch.device) -> torch.Tensor:

@@ -67,35 +67,32 @@ class _Tables:
         self._real = real
         self._pairs: list[tuple[int, ...]] = []
         self._blocks: list[tuple[int, ...]] = []
-        self._rows: list[tuple[int, int]] = []
+        self._rows: list[Index] = [np.zeros((0, 2), int)]
         self._paths: list[tuple[int, ...]] = []
         self._A: list[NDArray[np.float64]] = []
-        self._entries = 0
+        self._entries = self._row_count = 0
         self._most_columns = self._most_rows = 1
 
     def add(self, pair: Pair) -> None:
         block0, path0 = len(self._blocks), len(self._paths)
-        base, bases = 0, []
+        base, centres = 0, []
         for l3, out in zip(pair.l3, pair.out):
-            bases.append(base)
+            centres.append(base + l3)
             copy, step = steps(out)
             self._paths.append((base, 2 * l3 + 1, int(out[0, 0]), copy, step))
             base += 2 * l3 + 1
-        for M in range(max(pair.l3) + 1):
-            made = block_rows(pair, M)
-            matrix = np.concatenate([made.even, made.odd])
-            tiny = np.finfo(self._real).eps * 1e-3 * np.abs(matrix).max()
-            matrix[np.abs(matrix) < tiny] = 0  # they round away, and denormal arithmetic is slow
-            n = matrix.shape[1]
-            i, j = pair.l1 + made.first, pair.l2 + M - made.first
-            shape = (len(made.even), len(made.odd))
-            self._blocks.append((i, j, n, *shape, self._entries, len(self._rows), M))
-            for place in (*made.l3_even, *made.l3_odd):
-                centre = bases[place] + pair.l3[place]
-                self._rows.append((centre + M, centre - M))
-            self._A.append(matrix.ravel())
-            self._entries += matrix.size
-            self._most_columns = max(self._most_columns, n)
+        made = block_rows(pair, self._real)
+        for M, rows in enumerate(made):
+            count, n = rows.matrix.shape
+            i, j = pair.l1 + rows.first, pair.l2 + M - rows.first
+            self._blocks.append((i, j, n, rows.even, count - rows.even, self._entries, self._row_count, M))
+            self._A.append(rows.matrix.ravel())
+            self._entries += rows.matrix.size
+            self._row_count += count
+        self._most_columns = max(self._most_columns, *(rows.matrix.shape[1] for rows in made))
+        centre = np.array(centres)[np.concatenate([rows.places for rows in made])]
+        shift = np.repeat(np.arange(len(made)), [len(rows.places) for rows in made])
+        self._rows.append(np.stack((centre + shift, centre - shift), 1))
         self._most_rows = max(self._most_rows, base)
         u, c1 = steps(pair.rows1)
         v, c2 = steps(pair.rows2)
@@ -108,7 +105,7 @@ class _Tables:
         return (
             table(self._pairs, 12),
             table(self._blocks, 8),
-            table(self._rows, 2),
+            np.concatenate(self._rows),
             table(self._paths, 5),
             A,
             np.array([self._most_columns, self._most_rows]),
