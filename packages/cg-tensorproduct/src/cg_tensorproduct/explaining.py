@@ -72,7 +72,7 @@ def _full(module: FullTensorProduct, batch: int) -> list[str]:
 
 
 def _weighted(module: TensorProduct, batch: int) -> list[str]:
-    device = module.output_mask.device
+    device = module.get_buffer("output_mask").device
     terms = module.irreps_in1, module.irreps_in2, module.irreps_out
     degrees = [[t[i].ir.l for t, i in zip(terms, ins.terms)] for ins in module.instructions]
     modes = Counter(ins.connection_mode for ins in module.instructions)

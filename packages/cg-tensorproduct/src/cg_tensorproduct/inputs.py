@@ -14,7 +14,7 @@ def check_options(dtype: object, device: object) -> tuple[torch.dtype | None, to
     if dtype is not None and dtype not in FLOATS:
         raise InvalidInput.argument("dtype", expected="a floating torch.dtype", got=repr(dtype))
     try:
-        return dtype, None if device is None else torch.device(device)  # type: ignore[arg-type, return-value]
+        return dtype, None if device is None else torch.device(device)  # type: ignore[call-overload]
     except (RuntimeError, TypeError):
         raise InvalidInput.argument("device", expected="a device such as 'cpu' or 'cuda:0'", got=repr(device)) from None
 

@@ -63,8 +63,8 @@ class BlockedPlan:
         self._y = _ComplexRows(self.dim2, [pair.rows2 for pair in problem.pairs], dtype, device)
         shapes: dict[tuple[int, int, int], list[_Block]] = {}
         for pair in problem.pairs:
-            for M, rows in enumerate(block_rows(pair, np.float32 if dtype == torch.float32 else np.float64)):
-                made = _make_block(pair, M, rows)
+            for M, coupling in enumerate(block_rows(pair, np.float32 if dtype == torch.float32 else np.float64)):
+                made = _make_block(pair, M, coupling)
                 shapes.setdefault((*made.matrix.shape, made.copies), []).append(made)
         self.groups: list[_Group] = []
         base = 0
