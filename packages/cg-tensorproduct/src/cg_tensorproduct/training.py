@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from cg_tensorproduct.molecules import Molecule, chiral_molecules, displaced_molecules, tetris
-from cg_tensorproduct.network import Graph, Network, batch, ours
+from cg_tensorproduct.network import Graph, Network, batch, ours, without_kernels
 
 Tensor = torch.Tensor
 
@@ -38,7 +38,7 @@ def train_tetris(seed: int, *, even_only: bool, steps: int = 60) -> Run:
     """Tell the chiral pair of tetris pieces apart; tested on randomly turned copies of all eight."""
     torch.manual_seed(seed)
     pieces, target = tetris()
-    network = Network(1, "0o", channels=4, cutoff=1.1, even_only=even_only)
+    network = Network(1, "0o", channels=4, cutoff=1.1, even_only=even_only, make=without_kernels)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     graph, losses = batch(pieces, 1.1), []
     for _ in range(steps):
