@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cg_tensorproduct import threads
 from cg_tensorproduct.ops import register
 from cg_tensorproduct.paths import Pair, Problem, block_rows, complex_rows
 
@@ -30,6 +31,7 @@ class KernelPlan:
         index1, factor1 = complex_rows(self.dim1, [pair.rows1 for pair in problem.pairs])
         index2, factor2 = complex_rows(self.dim2, [pair.rows2 for pair in problem.pairs])
         self._tables = (index1, factor1.astype(real), index2, factor2.astype(real), *tables.arrays())
+        self._seconds = tables.multiply_adds * 1e-10 + self.dim_out * 1e-9  # a row, about
         self._kernels: tuple[Any, Any] | None = None
         self.handle = register(self)
 
@@ -40,15 +42,22 @@ class KernelPlan:
     def run_couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """[B, dim1], [B, dim2] -> [B, dim_out]."""
         out = torch.empty(x.shape[0], self.dim_out, dtype=self._dtype)
-        self._load()[0](_view(x), _view(y), out.numpy(), *self._tables)
+        self._share(self._load()[0], (_view(x), _view(y), out.numpy()), 1.0)
         return out
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``."""
         gx = torch.empty(x.shape[0], self.dim1, dtype=self._dtype)
         gy = torch.empty(x.shape[0], self.dim2, dtype=self._dtype)
-        self._load()[1](_view(x), _view(y), _view(g), gx.numpy(), gy.numpy(), *self._tables)
+        self._share(self._load()[1], (_view(x), _view(y), _view(g), gx.numpy(), gy.numpy()), 1.5)
         return gx, gy
+
+    def _share(self, kernel: Any, arrays: tuple[NDArray[Any], ...], effort: float) -> None:
+        parts = threads.shares(len(arrays[0]), effort * len(arrays[0]) * self._seconds)
+        if len(parts) == 1:
+            kernel(*arrays, *self._tables)
+        else:
+            threads.run(lambda _, part: kernel(*(array[part] for array in arrays), *self._tables), parts)
 
     def _load(self) -> tuple[Any, Any]:
         if self._kernels is None:  # numba is loaded by the first product, not by an import
@@ -70,7 +79,7 @@ class _Tables:
         self._rows: list[Index] = [np.zeros((0, 2), int)]
         self._paths: list[tuple[int, ...]] = []
         self._A: list[NDArray[np.float64]] = []
-        self._entries = self._row_count = 0
+        self._entries = self._row_count = self.multiply_adds = 0
         self._most_columns = self._most_rows = 1
 
     def add(self, pair: Pair) -> None:
@@ -82,6 +91,7 @@ class _Tables:
             self._paths.append((base, 2 * l3 + 1, int(out[0, 0]), copy, step))
             base += 2 * l3 + 1
         made = block_rows(pair, self._real)
+        self.multiply_adds += 2 * sum(rows.matrix.size for rows in made) * len(pair.rows1) * len(pair.rows2)
         for M, rows in enumerate(made):
             count, n = rows.matrix.shape
             i, j = pair.l1 + rows.first, pair.l2 + M - rows.first
