@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from lemmata_core import InvalidInput
 from torch import nn
 
 from cg_tensorproduct import inputs, ops
@@ -47,6 +48,9 @@ class FullTensorProduct(nn.Module):
         Keep to the model's choice, whatever `autotune` has measured.
     validate : bool
         Raise on NaN or infinite input (costs a synchronisation of the device).
+    allow_tf32 : bool or None
+        Whether matrix products of float32 may be computed in TF32 or less, outside of compiled regions: never by
+        default, whatever `torch.set_float32_matmul_precision` says; None follows torch.
 
     Attributes
     ----------
@@ -74,6 +78,7 @@ class FullTensorProduct(nn.Module):
         inference: bool = False,
         deterministic: bool = False,
         validate: bool = False,
+        allow_tf32: bool | None = False,
     ) -> None:
         super().__init__()
         dtype, device = inputs.check_options(dtype, device)
@@ -85,7 +90,9 @@ class FullTensorProduct(nn.Module):
         self.layout = check_choice("layout", layout, LAYOUTS)
         self.inference, self.deterministic, self.validate = inference, deterministic, validate
         self._filtered = filter_ir_out is not None
-        self._problem = found.problem(layout)
+        if allow_tf32 not in (True, False, None):
+            raise InvalidInput.argument("allow_tf32", expected="True, False or None", got=repr(allow_tf32))
+        self._problem = found.problem(layout, allow_tf32)
         self._dims = self._problem.dim1, self._problem.dim2, self._problem.dim_out
         self._costs = Costs.of(self._problem)
         self._store = Store(build_plan, self._problem)

@@ -62,12 +62,22 @@ class Pair:
 
 @dataclass(frozen=True)
 class Problem:
-    """A full tensor product: everything that an algorithm needs to know about it."""
+    """A full tensor product: everything that an algorithm needs to know about it.
+
+    Attributes
+    ----------
+    dim1, dim2, dim_out : int
+        Columns of the inputs and the output.
+    pairs : tuple of Pair
+    allow_tf32 : bool or None
+        Whether matrix products of float32 may have less than its precision; None leaves that to torch.
+    """
 
     dim1: int
     dim2: int
     dim_out: int
     pairs: tuple[Pair, ...]
+    allow_tf32: bool | None = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class FullPaths:
     paths: list[Path]
     normalization: str
 
-    def problem(self, layout: str) -> Problem:
+    def problem(self, layout: str, allow_tf32: bool | None = False) -> Problem:
         """Index maps for a layout of the multiplicities."""
         columns1, columns2, columns_out = (
             term_columns(irreps, layout) for irreps in (self.irreps_in1, self.irreps_in2, self.irreps_out)
@@ -101,7 +111,7 @@ class FullPaths:
             )
             for (i1, i2), paths in grouped.items()
         )
-        return Problem(self.irreps_in1.dim, self.irreps_in2.dim, self.irreps_out.dim, pairs)
+        return Problem(self.irreps_in1.dim, self.irreps_in2.dim, self.irreps_out.dim, pairs, allow_tf32)
 
 
 def irrep_scale(l1: int, l2: int, l3: int, normalization: str) -> float:

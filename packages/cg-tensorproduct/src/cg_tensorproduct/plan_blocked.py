@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cg_tensorproduct import bounded
 from cg_tensorproduct.ops import register
 from cg_tensorproduct.paths import BlockRows, Pair, Problem, block_rows, complex_rows
 
@@ -92,6 +93,7 @@ class BlockedPlan:
         self._g_column = torch.as_tensor(columns, device=device)
         self._g_sign = torch.as_tensor(signs, dtype=dtype, device=device).unsqueeze(1)
         self.chunk = max(16, _CHUNK_BYTES // (6 * torch.finfo(dtype).bits // 8 * max(1, len(self._i1))))
+        self._allow_tf32 = problem.allow_tf32
         self.handle = register(self)
 
     def couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -141,23 +143,29 @@ class BlockedPlan:
 
     def run_couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """`couple` without autograd: never more than the output and one chunk in memory."""
-        if x.shape[0] <= self.chunk:
-            return self.couple(x, y).contiguous()
-        out = x.new_empty(x.shape[0], self.dim_out)
-        for start in range(0, x.shape[0], self.chunk):
-            part = slice(start, start + self.chunk)
-            out[part] = self.couple(x[part], y[part])
-        return out
+
+        def attempt(size: int) -> torch.Tensor:
+            if x.shape[0] <= size:
+                return self.couple(x, y).contiguous()
+            out = x.new_empty(x.shape[0], self.dim_out)
+            for part in bounded.chunks(x.shape[0], size):
+                out[part] = self.couple(x[part], y[part])
+            return out
+
+        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``, in chunks."""
-        if x.shape[0] <= self.chunk:
-            return self._back(x, y, g)
-        gx, gy = torch.empty_like(x), torch.empty_like(y)
-        for start in range(0, x.shape[0], self.chunk):
-            part = slice(start, start + self.chunk)
-            gx[part], gy[part] = self._back(x[part], y[part], g[part])
-        return gx, gy
+
+        def attempt(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+            if x.shape[0] <= size:
+                return self._back(x, y, g)
+            gx, gy = torch.empty_like(x), torch.empty_like(y)
+            for part in bounded.chunks(x.shape[0], size):
+                gx[part], gy[part] = self._back(x[part], y[part], g[part])
+            return gx, gy
+
+        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
 
 
 @dataclass(frozen=True)
