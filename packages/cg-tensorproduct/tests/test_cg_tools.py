@@ -210,6 +210,28 @@ def test_commands(words, expected, normal):
     assert expected in result.output
 
 
+def test_an_interrupted_bench_prints_the_rows_it_has(monkeypatch, capsys):
+    from cg_tensorproduct import measure
+
+    right, calls = measure._row, []
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return right(*args)
+
+    monkeypatch.setattr(measure, "_row", interrupted)
+    monkeypatch.setattr(sys, "argv", ["cg-tensorproduct", "bench", "full", "--lmax", "3", "--batch", "4"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    shown = capsys.readouterr()
+    assert "L=1" in shown.out
+    assert "L=2" not in shown.out
+    assert "interrupted" in shown.err
+
+
 def test_bench_writes_a_plot(tmp_path):
     result = CliRunner().invoke(
         main, ["bench", "full", "--lmax", "1", "--batch", "4", "--plot", str(tmp_path / "a.svg")]

@@ -132,7 +132,7 @@ def run_forces(ctx: Context) -> Evidence:
     """Train energies and forces; swap the peer's products for ours in one network and compare curves and time of a
     step.
     """
-    steps, compared = (600, 60) if ctx.scale is Scale.LAPTOP else (1500, 100)
+    steps, compared = 600 if ctx.scale is Scale.LAPTOP else 1500, 100
     seed = int(ctx.rng.integers(2**31))
     with ctx.progress.task("energy-forces", 4) as task, one_thread():
         frames = load_frames()

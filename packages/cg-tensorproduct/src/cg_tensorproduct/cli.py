@@ -121,7 +121,13 @@ def _show(found: measure.Table, plot: Path | None, *, as_json: bool) -> None:
         _plot(found, plot)
     if as_json:
         emit(found, as_json=True)
-        return
+    else:
+        _print(found)
+    if found.interrupted:
+        raise typer.Exit(130)
+
+
+def _print(found: measure.Table) -> None:
     head = f"{'case':>16} {'fwd ms':>9} {'cpu ms':>9} {'f+b ms':>9}"
     typer.echo(head + (f"   {found.peer}: {'fwd ms':>9} {'f+b ms':>9}  peer/ours fwd, f+b" if found.peer else ""))
     for row in found.rows:
