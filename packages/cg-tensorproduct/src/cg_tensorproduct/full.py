@@ -13,7 +13,8 @@ from torch import nn
 from cg_tensorproduct import inputs, ops
 from cg_tensorproduct.costs import Costs, modelled
 from cg_tensorproduct.coupling import clebsch_gordan
-from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths
+from cg_tensorproduct.instructions import Instruction
+from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths, irrep_scale
 from cg_tensorproduct.plans import ALGORITHMS, build_plan
 from cg_tensorproduct.store import Store
 from cg_tensorproduct.tuning import Tunable, pick, tune_once, tuning_state
@@ -57,12 +58,16 @@ class FullTensorProduct(nn.Module):
     irreps_in1, irreps_in2, irreps_out : Irreps
         Inputs simplified (neighbours of one irrep merged), output sorted by degree, odd before even, not merged.
     paths : list of Path
+    weight_numel, internal_weights, shared_weights
+        0, False and True, for code that asks a product of e3nn for them.
 
     Raises
     ------
     InvalidInput
         If irreps do not parse, an option is unknown, or the filter names an irrep that no path reaches.
     """
+
+    weight_numel, internal_weights, shared_weights = 0, False, True
 
     def __init__(
         self,
@@ -151,6 +156,20 @@ class FullTensorProduct(nn.Module):
 
     def _rows(self, x1: Tensor, x2: Tensor) -> Tensor:
         return ops.product(self._store.get(self._choice(x1, x2), x1.dtype, x1.device), x1, x2)
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        """The paths as e3nn lists them: mode uvuv without weights."""
+        return [
+            Instruction(
+                *path[:3],
+                "uvuv",
+                False,
+                irrep_scale(path.l1, path.l2, path.l3, self.irrep_normalization),
+                (self.irreps_in1[path.i1].mul, self.irreps_in2[path.i2].mul),
+            )
+            for path in self.paths
+        ]
 
     def inverse(self, z: Tensor) -> Tensor:
         """From the coupled basis back to the product basis: ``inverse(forward(x, y))`` is the outer product of x and y.
