@@ -65,7 +65,7 @@ class MFPOLearner:
         raise NotImplementedError
 
     def parameters(self) -> list[nn.Parameter]:
-        """Every tensor that ranks must agree on at the start (online and target networks, log_alpha), for broadcasting."""
+        """Every tensor that ranks must agree on at the start (online, target, log_alpha), for broadcasting."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class MeanFlowPolicy(nn.Module):
     def __init__(
         self, obs_dim: int, act_dim: int, config: MFPOConfig, *, generator: torch.Generator | None = None
     ) -> None:
+        del obs_dim, act_dim, config, generator
         super().__init__()
         raise NotImplementedError
 
@@ -74,7 +75,7 @@ class MeanFlowPolicy(nn.Module):
         n_candidates: int | None = None,
         noise: Tensor | None = None,
     ) -> Tensor:
-        """Best of candidates, in [-1, 1]: obs (B, O) -> (B, A). deterministic: the noise bank instead of a generator."""
+        """Best of candidates, in [-1, 1]: obs (B, O) -> (B, A). deterministic: with the noise bank."""
         raise NotImplementedError
 
     def deployable(self, steps: int | None = None, low: Tensor | None = None, high: Tensor | None = None) -> nn.Module:
