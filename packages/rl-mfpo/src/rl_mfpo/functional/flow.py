@@ -34,7 +34,7 @@ def _prepare_forward_mode() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         with forward_ad.dual_level():
-            pass
+            forward_ad.make_dual(torch.zeros(1), torch.zeros(1))
 
 
 def _along(f: Field, x: Tensor, r: Tensor, t: Tensor, velocity: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ def truncated_normal(low: Tensor, high: Tensor, *, generator: torch.Generator | 
     """
     if not bool((low <= high).all()):
         raise InvalidInput.argument("low, high", expected="low <= high everywhere", got="bounds that cross, or NaN")
-    shape = torch.broadcast_shapes(low.shape, high.shape)
-    uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=low.device)
+    # Not torch.broadcast_shapes, which imports sympy: seconds.
+    uniform = torch.rand((low + high).shape, generator=generator, dtype=torch.float64, device=low.device)
     drawn = invert(uniform, low.double(), high.double()).to(low.dtype)
     return torch.minimum(torch.maximum(drawn, low), high)
 
