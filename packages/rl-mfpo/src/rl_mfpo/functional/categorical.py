@@ -36,7 +36,8 @@ def project_categorical(probs: Tensor, atoms_shifted: Tensor, v_min: float, v_ma
     position = ((atoms_shifted - v_min) * ((n - 1) / (v_max - v_min))).clamp(0, n - 1)
     lower = position.floor()
     share = position - lower
-    index = lower.long()
+    # The clamp is for NaN alone, which then reaches the masses instead of raising.
+    index = lower.long().clamp_(0, n - 1)
     out = torch.zeros_like(probs)
     out.scatter_add_(-1, index, probs * (1 - share))
     return out.scatter_add_(-1, (index + 1).clamp_max(n - 1), probs * share)
