@@ -26,7 +26,7 @@ from rl_mfpo.streams import Streams
 from rl_mfpo.training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gymnasium.vector import VectorEnv
     from numpy.typing import NDArray
@@ -117,6 +117,7 @@ class MFPO:
         self.num_timesteps = self.last_transitions = self.since_update = 0
         self.seconds = 0.0
         self.rank = 0
+        self.agree: Callable[[bool], bool] | None = None
         self.logger = Logger()
         self.episodes: deque[tuple[float, int]] = deque(maxlen=100)
         self.resume_report: ResumeReport | None = None

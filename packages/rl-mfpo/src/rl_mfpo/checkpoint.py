@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -203,8 +204,21 @@ def _read_one(folder: Path, manifest: Path, sequence: int) -> Checkpoint:
             digest.update(block)
         if digest.hexdigest() != chunk.sha256:
             raise ValueError(f"{chunk.file} does not agree with its checksum")
-    state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    state = load_tensors(io.BytesIO(data), content["state"]["file"])
     return Checkpoint(folder, sequence, state, content["meta"], chunks, int(content["replay"]["total"]))
+
+
+def load_tensors(source: Any, name: str) -> Any:
+    """Read tensors and plain values, nothing else, from a file of `torch.save`.
+
+    Raises
+    ------
+    ValueError
+    """
+    try:
+        return torch.load(source, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise ValueError(f"{name} holds something else than tensors and plain values") from None
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -14,7 +14,7 @@ class Interruption:
     """While entered (in the main thread), a first Ctrl-C is noted and `check` raises it; a second is raised at once."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self.asked = False
         self._previous: Any = None
         self._installed = False
 
@@ -28,13 +28,13 @@ class Interruption:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a handler's signature
-        if self._asked:
+        if self.asked:
             raise KeyboardInterrupt
-        self._asked = True
+        self.asked = True
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if it was asked for."""
-        if self._asked:
+        if self.asked:
             raise KeyboardInterrupt
 
     def __exit__(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import platform
 import warnings
 from collections import deque
@@ -111,16 +110,49 @@ def read_agent(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     if Path(path).is_dir():
         raise InvalidInput.argument("path", expected=expected, got=f"the folder {path}; MFPO.resume reads checkpoints")
     try:
-        content = torch.load(Path(path), map_location="cpu", weights_only=True)
+        content = checkpoint.load_tensors(Path(path), str(path))
     except FileNotFoundError:
         raise InvalidInput.argument("path", expected=expected, got=f"{path}, which is not there") from None
-    except (RuntimeError, ValueError, EOFError, OSError, pickle.UnpicklingError) as err:
+    except (RuntimeError, ValueError, EOFError, OSError) as err:
         raise InvalidInput.argument(
             "path", expected=expected, got=f"{path} ({str(err).splitlines()[0][:100]})"
         ) from err
     if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != VERSION:
         raise InvalidInput.argument("path", expected=f"{expected} (version {VERSION})", got=f"{path}, something else")
     return json.loads(content["meta"]), content
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file of `save_agent`, or the newest checkpoint of a folder, is: plain values.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    folder = Path(path)
+    if (folder / "checkpoint").is_dir() and not checkpoint.manifests(folder):
+        folder = folder / "checkpoint"
+    if folder.is_dir():
+        saved = checkpoint.read(folder)
+        meta, kind = saved.meta, f"checkpoint {saved.sequence}"
+        rows = saved.total - (saved.chunks[0].start if saved.chunks else saved.total)
+    else:
+        meta, kind, rows = read_agent(path)[0], "policy", 0
+    last = [float(r) for r, _ in meta["episodes"]][-10:]
+    return {
+        "kind": kind,
+        "env": meta["env"],
+        "seed": meta["seed"],
+        "transitions": meta["counters"]["num_timesteps"],
+        "replay_rows": rows,
+        "seconds": meta["counters"]["seconds"],
+        "last_return_mean": float(np.mean(last)) if last else None,
+        "observation_dim": meta["obs_dim"],
+        "action_low": meta["action"]["low"],
+        "action_high": meta["action"]["high"],
+        "torch": meta["machine"]["torch"],
+        "config": meta["config"],
+    }
 
 
 def load_agent(cls: type[A], path: str | os.PathLike[str], env: EnvLike | None, device: Any) -> A:

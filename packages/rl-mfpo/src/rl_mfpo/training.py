@@ -98,6 +98,9 @@ class Training:
                 logger.dump(agent.num_timesteps)
             for item in self.writers:
                 go_on &= item.on_step()
+            if agent.agree is not None:
+                # Whoever went on alone would wait for the others in its next update.
+                go_on &= not agent.agree(interruption.asked or not go_on)
             interruption.check()
 
     def _collect(self) -> None:
