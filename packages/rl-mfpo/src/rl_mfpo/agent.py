@@ -283,14 +283,16 @@ class MFPO:
             raise InvalidInput.argument("observation", expected=expected, got=f"shape {obs.shape}")
         if not math.isfinite(obs.sum()) and not np.isfinite(obs).all():
             raise InvalidInput.argument("observation", expected="finite numbers", got=f"{observation!r}")
-        rows = torch.from_numpy(obs if obs.flags.writeable else obs.copy())
-        action = self.learner.policy.act(
-            (rows if obs.ndim == 2 else rows[None]).to(self.device),
-            deterministic=deterministic,
-            generator=self.random.predict,
-            steps=steps,
-            n_candidates=n_candidates,
-        )
+        rows = torch.from_numpy(obs if obs.flags.writeable else obs.copy()).to(self.device)
+        policy, generator = self.learner.policy, self.random.predict
+        if obs.ndim == 1:
+            rows = rows[None]
+        if deterministic or n_candidates is not None:
+            action = policy.act(
+                rows, deterministic=deterministic, generator=generator, steps=steps, n_candidates=n_candidates
+            )
+        else:
+            action = policy.sample(rows, steps=steps, generator=generator)
         scaled = self.spaces.scale.to_env(action.cpu().numpy())
         return (scaled if obs.ndim == 2 else scaled[0]), state
 

@@ -66,9 +66,12 @@ def _state(agent: MFPO) -> dict[str, Any]:
 
 
 def _apply(agent: MFPO, state: dict[str, Any], meta: dict[str, Any]) -> None:
-    agent.learner.load_state_dict(state["learner"])
+    learner = dict(state["learner"])
     # The state of a CPU's generator means nothing to a GPU's.
     same_device = meta["device"] == agent.device.type
+    if not same_device:
+        learner["generator"] = agent.learner.generator.get_state()
+    agent.learner.load_state_dict(learner)
     agent.random.load(meta["generators"], state["generators"] if same_device else None)
     for name in COUNTERS:
         setattr(agent, name, meta["counters"][name])
@@ -115,7 +118,7 @@ def read_agent(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         raise InvalidInput.argument("path", expected=expected, got=f"{path}, which is not there") from None
     except (RuntimeError, ValueError, EOFError, OSError) as err:
         raise InvalidInput.argument(
-            "path", expected=expected, got=f"{path} ({str(err).splitlines()[0][:100]})"
+            "path", expected=expected, got=f"{path} ({(str(err) or type(err).__name__).splitlines()[0][:100]})"
         ) from err
     if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != VERSION:
         raise InvalidInput.argument("path", expected=f"{expected} (version {VERSION})", got=f"{path}, something else")

@@ -111,7 +111,7 @@ class Training:
             action = agent.random.warm_up.uniform(-1.0, 1.0, size=shape).astype(np.float32)
         else:
             there = torch.from_numpy(obs).to(agent.device)
-            action = agent.policy.act(there, deterministic=False, generator=agent.random.act).cpu().numpy()
+            action = agent.policy.sample(there, generator=agent.random.act).cpu().numpy()
         rows, episodes = collector.step(action)
         self._torn = True  # until the updates that belong to this step are done
         self.buffer.add(*rows)
