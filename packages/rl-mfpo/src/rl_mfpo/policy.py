@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import torch
+from lemmata_core import InvalidInput
+from lemmata_core.check import positive_int
 from torch import Tensor, nn
 
 from rl_mfpo.config import MFPOConfig
+from rl_mfpo.functional.flow import gaussian_log_density
+from rl_mfpo.networks.critic import TwinCritic
+from rl_mfpo.networks.meanflow import MeanFlowNet, StepConstants
+from rl_mfpo.networks.mlp import CHUNK, MLP
 
 
 class SampleLogProb(NamedTuple):
@@ -18,9 +25,10 @@ class SampleLogProb(NamedTuple):
     action : Tensor, shape (..., n, A)
         In [-1, 1].
     log_prob : Tensor, shape (..., n)
-        In nats, for actions in [-1, 1].
+        In nats, for actions in [-1, 1], not corrected for the last clip.
     negative_share : float
-        Share of samples at which the T-step map has a negative determinant (0.0 where `exact` is False).
+        Share of the samples at which the T-step map has a negative determinant, where the "exact" value is no density;
+        0.0 for the average divergence network's.
     """
 
     action: Tensor
@@ -28,33 +36,174 @@ class SampleLogProb(NamedTuple):
     negative_share: float
 
 
-class MeanFlowPolicy(nn.Module):
-    """Skeleton: signatures are final."""
+class FlowSamples(NamedTuple):
+    """What `MeanFlowPolicy.flow` found: the end of the flow before the clip, and the log-likelihood, or None."""
 
-    noise_bank: Tensor  # (n_candidates, A), fixed noise of deterministic actions
+    unclipped: Tensor
+    log_prob: Tensor | None
+
+
+class MeanFlowPolicy(nn.Module):
+    """A policy that carries Gaussian noise to an action in a few jumps of an average velocity.
+
+    There is no log-likelihood of an arbitrary action: the average divergence is integrated along the trajectory that
+    led to a sample, and a mean flow has no inverse.
+
+    Parameters
+    ----------
+    obs_dim, act_dim : int
+    config : MFPOConfig
+    generator : torch.Generator, optional
+        For the weights and the noise bank; on the CPU.
+
+    Attributes
+    ----------
+    velocity_net, divergence_net : MeanFlowNet
+        u and delta.
+    target_critic : TwinCritic
+        Chooses among the candidates at evaluation.
+    noise_bank : Tensor, shape (n_candidates, A)
+        The fixed noise of deterministic actions.
+    instantaneous : bool
+        Sample by Euler steps of the velocity u(s, x, t, t): plain flow matching, for comparisons.
+    """
+
+    noise_bank: Tensor
 
     def __init__(
         self, obs_dim: int, act_dim: int, config: MFPOConfig, *, generator: torch.Generator | None = None
     ) -> None:
-        del obs_dim, act_dim, config, generator
         super().__init__()
-        raise NotImplementedError
+        self.obs_dim, self.act_dim, self.config = obs_dim, act_dim, config
+        self.instantaneous = False
+        hidden = config.hidden_sizes
+        self.velocity_net = MeanFlowNet(obs_dim, act_dim, act_dim, hidden, generator=generator)
+        self.divergence_net = MeanFlowNet(obs_dim, act_dim, 1, hidden, generator=generator)
+        self.target_critic = TwinCritic(
+            obs_dim,
+            act_dim,
+            hidden,
+            n_atoms=config.n_atoms if config.critic == "categorical" else 1,
+            v_min=config.v_min,
+            v_max=config.v_max,
+            generator=generator,
+        )
+        for parameter in self.target_critic.parameters():
+            parameter.requires_grad_(False)
+        self.register_buffer("noise_bank", torch.randn(config.n_candidates, act_dim, generator=generator))
+
+    @torch.no_grad()
+    def flow(self, obs: Tensor, noise: Tensor, steps: int, *, log_prob: bool) -> FlowSamples:
+        """Carry noise (B, K, A) to actions at states (B, O), without clip and without gradient.
+
+        Rows go through all steps in chunks that stay in the cache; the state's and the times' parts of the first layer
+        are computed once a state and once a step.
+        """
+        n, k, _ = noise.shape
+        u = self.velocity_net.constants(steps, instantaneous=self.instantaneous)
+        u_state = obs @ u.obs_weight
+        delta = d_state = None
+        if log_prob:
+            delta = self.divergence_net.constants(steps, instantaneous=self.instantaneous)
+            d_state = obs @ delta.obs_weight
+        size = max(1, CHUNK // k)
+        ends, totals = [], []
+        for i in range(0, n, size):
+            rows = slice(i, i + size)
+            x = noise[rows].flatten(0, 1)
+            total = None
+            for step in range(steps):
+                if delta is not None and d_state is not None:
+                    part = _evaluate(self.divergence_net.mlp, delta, step, x, d_state[rows], k)
+                    total = part if total is None else total.add_(part)
+                x = torch.sub(x, _evaluate(self.velocity_net.mlp, u, step, x, u_state[rows], k), alpha=1 / steps)
+            ends.append(x)
+            if total is not None:
+                totals.append(total)
+        end = (ends[0] if len(ends) == 1 else torch.cat(ends)).view(noise.shape)
+        if not totals:
+            return FlowSamples(end, None)
+        summed = (totals[0] if len(totals) == 1 else torch.cat(totals)).view(n, k)
+        return FlowSamples(end, summed.div_(steps).add_(gaussian_log_density(noise)))
+
+    @torch.no_grad()
+    def change_of_variables(self, obs: Tensor, noise: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The T-step map's own log-likelihood, by the determinants of its Jacobians.
+
+        Parameters
+        ----------
+        obs : Tensor, shape (N, O)
+        noise : Tensor, shape (N, A)
+        steps : int
+
+        Returns
+        -------
+        end : Tensor, shape (N, A)
+            Not clipped.
+        log_prob : Tensor, shape (N,)
+            log N(noise) - sum_i log |det(I - J_i / T)|: the density where the map is one-to-one. A determinant of zero
+            counts as the smallest positive number.
+        negative : Tensor of bool, shape (N,)
+            Where the product of the determinants is negative: the map folds.
+        """
+        n, dim = noise.shape
+        net = self.velocity_net
+        constants = net.constants(steps, instantaneous=self.instantaneous)
+        state = obs @ constants.obs_weight
+        # The first layer's tangent of the unit vector e_a is column a of its weight, whatever the row.
+        unit = constants.x_weight.unsqueeze(1).expand(dim, n, -1)
+        eye = torch.eye(dim, device=noise.device, dtype=noise.dtype)
+        x, log_prob, sign = noise, gaussian_log_density(noise), torch.ones_like(noise[:, 0])
+        for step in range(steps):
+            first = (x @ constants.x_weight).add_(state).add_(constants.times[step])
+            y, dy = net.mlp.dual_tail(first, unit)
+            sign_i, log_det = torch.linalg.slogdet(eye - dy.permute(1, 2, 0) / steps)
+            log_prob, sign = log_prob - log_det.clamp_min(math.log(1e-37)), sign * sign_i
+            x = x - y / steps
+        return x, log_prob, sign < 0
 
     def sample(
         self,
-        obs: Tensor,
+        obs: Any,
         n: int | None = None,
         *,
         steps: int | None = None,
         generator: torch.Generator | None = None,
         noise: Tensor | None = None,
     ) -> Tensor:
-        """Actions in [-1, 1]: obs (B, O) -> (B, A) or (B, n, A); obs (O,) -> (A,) or (n, A)."""
-        raise NotImplementedError
+        """Draw actions.
+
+        Parameters
+        ----------
+        obs : array_like or Tensor, shape (B, O) or (O,)
+        n : int, optional
+            Actions a state; None: one, without an axis for it.
+        steps : int, optional
+            Network evaluations an action; `config.n_sample_steps` unless given. Any number works on one trained policy.
+        generator : torch.Generator, optional
+            torch's global one unless given.
+        noise : Tensor, optional
+            Draws of N(0, I) of the result's shape, instead of a generator: common random numbers.
+
+        Returns
+        -------
+        Tensor, shape (B, A) or (B, n, A), or without B
+            In [-1, 1], float32, without gradient.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        obs, single = self._observations(obs)
+        noise = self._noise(obs, n, noise, generator, single=single)
+        action = self.flow(obs, noise, self._steps(steps), log_prob=False).unclipped.clamp_(-1, 1)
+        if n is None:
+            action = action.squeeze(1)
+        return action.squeeze(0) if single else action
 
     def log_prob_of_samples(
         self,
-        obs: Tensor,
+        obs: Any,
         n: int = 1,
         *,
         exact: bool = False,
@@ -62,12 +211,47 @@ class MeanFlowPolicy(nn.Module):
         generator: torch.Generator | None = None,
         noise: Tensor | None = None,
     ) -> SampleLogProb:
-        """Samples and their log-likelihood."""
-        raise NotImplementedError
+        """Draw actions together with their log-likelihood.
+
+        Parameters
+        ----------
+        obs : array_like or Tensor, shape (B, O) or (O,)
+        n : int
+            Actions a state.
+        exact : bool
+            False: by the average divergence network, the likelihood that training uses. True: by the determinants of
+            the T-step map, at the cost of one tangent an action dimension.
+        steps, generator, noise
+            As for `sample`.
+
+        Returns
+        -------
+        SampleLogProb
+            Actions (B, n, A) and log-likelihoods (B, n), or without B.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        obs, single = self._observations(obs)
+        noise = self._noise(obs, positive_int(n, "n"), noise, generator, single=single)
+        steps = self._steps(steps)
+        share = 0.0
+        if exact:
+            rows = obs.unsqueeze(1).expand(-1, n, -1).flatten(0, 1)
+            end, log_prob, negative = self.change_of_variables(rows, noise.flatten(0, 1), steps)
+            action, log_prob = end.view(noise.shape), log_prob.view(noise.shape[:-1])
+            share = float(negative.float().mean())
+        else:
+            action, found = self.flow(obs, noise, steps, log_prob=True)
+            assert found is not None  # noqa: S101 - asked for
+            log_prob = found
+        action = action.clamp(-1, 1)
+        return SampleLogProb(action[0], log_prob[0], share) if single else SampleLogProb(action, log_prob, share)
 
     def act(
         self,
-        obs: Tensor,
+        obs: Any,
         *,
         deterministic: bool = False,
         generator: torch.Generator | None = None,
@@ -75,9 +259,146 @@ class MeanFlowPolicy(nn.Module):
         n_candidates: int | None = None,
         noise: Tensor | None = None,
     ) -> Tensor:
-        """Best of candidates, in [-1, 1]: obs (B, O) -> (B, A). deterministic: with the noise bank."""
-        raise NotImplementedError
+        """The candidate that the target critics value most.
 
-    def deployable(self, steps: int | None = None, low: Tensor | None = None, high: Tensor | None = None) -> nn.Module:
-        """A module (observation (B, O), noise (B, A)) -> environment action (B, A), scaled and clipped."""
-        raise NotImplementedError
+        Parameters
+        ----------
+        obs : array_like or Tensor, shape (B, O) or (O,)
+        deterministic : bool
+            Take the candidates' noise from the bank: the same observation gives the same action.
+        generator : torch.Generator, optional
+        steps : int, optional
+            As for `sample`.
+        n_candidates : int, optional
+            `config.n_candidates` unless given; 1 asks no critic. With `deterministic` at most the bank's size.
+        noise : Tensor, shape (n_candidates, A), optional
+            Common to all observations, instead of the bank or a generator.
+
+        Returns
+        -------
+        Tensor, shape (B, A) or (A,)
+            In [-1, 1].
+
+        Raises
+        ------
+        InvalidInput
+        """
+        obs, single = self._observations(obs)
+        count = self.config.n_candidates if n_candidates is None else positive_int(n_candidates, "n_candidates")
+        if noise is None and deterministic:
+            bank = len(self.noise_bank)
+            if count > bank:
+                expected = f"at most {bank}, the size of the noise bank, with deterministic actions"
+                raise InvalidInput.argument("n_candidates", expected=expected, got=count)
+            noise = self.noise_bank[:count]
+        if noise is not None:
+            noise = noise.expand(len(obs), -1, -1)
+            count = noise.shape[1]
+        drawn = self._noise(obs, count, noise, generator, single=False)
+        action = self.flow(obs, drawn, self._steps(steps), log_prob=False).unclipped.clamp_(-1, 1)
+        if count == 1:
+            best = action[:, 0]
+        else:
+            value = self.target_critic.values(obs, action, clipped=self.config.clipped_double_q)
+            best = action[torch.arange(len(obs), device=action.device), value.argmax(1)]
+        return best[0] if single else best
+
+    def deployable(self, steps: int | None = None, low: Any = None, high: Any = None) -> nn.Module:
+        """A module of its own for deployment: observation (B, O) and noise (B, A) -> environment action (B, A).
+
+        Parameters
+        ----------
+        steps : int, optional
+            As for `sample`.
+        low, high : array_like, shape (A,), optional
+            Bounds of the environment's actions, finite; [-1, 1] unless given.
+
+        Returns
+        -------
+        torch.nn.Module
+            With weights copied, times folded into constants, and the scaling and the clip to the bounds inside; no
+            random operation. `torch.export` and the ONNX exporter accept it.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        device = self.noise_bank.device
+        ends = [
+            torch.full((self.act_dim,), default, device=device)
+            if given is None
+            else torch.as_tensor(given, dtype=torch.float32, device=device).clone()
+            for given, default in ((low, -1.0), (high, 1.0))
+        ]
+        if not all(e.shape == (self.act_dim,) and bool(e.isfinite().all()) for e in ends):
+            expected = f"finite bounds of shape ({self.act_dim},)"
+            raise InvalidInput.argument("low, high", expected=expected, got=f"{low}, {high}")
+        return DeployedPolicy(self.velocity_net, self._steps(steps), *ends, instantaneous=self.instantaneous)
+
+    def _steps(self, steps: int | None) -> int:
+        return self.config.n_sample_steps if steps is None else positive_int(steps, "steps")
+
+    def _observations(self, obs: Any) -> tuple[Tensor, bool]:
+        obs = torch.as_tensor(obs, dtype=torch.float32, device=self.noise_bank.device)
+        if obs.ndim not in (1, 2) or obs.shape[-1] != self.obs_dim:
+            expected = f"shape (B, {self.obs_dim}) or ({self.obs_dim},)"
+            raise InvalidInput.argument("obs", expected=expected, got=f"shape {tuple(obs.shape)}")
+        return (obs.unsqueeze(0), True) if obs.ndim == 1 else (obs, False)
+
+    def _noise(
+        self, obs: Tensor, n: int | None, noise: Tensor | None, generator: torch.Generator | None, *, single: bool
+    ) -> Tensor:
+        count = 1 if n is None else positive_int(n, "n")
+        shape = (len(obs), count, self.act_dim)
+        if noise is None:
+            return torch.randn(shape, generator=generator, device=obs.device)
+        wanted = [size for size, drop in zip(shape, (single, n is None, False)) if not drop]
+        if list(noise.shape) != wanted:
+            expected = f"shape {tuple(wanted)}"
+            raise InvalidInput.argument("noise", expected=expected, got=f"shape {tuple(noise.shape)}")
+        return noise.to(device=obs.device, dtype=obs.dtype).reshape(shape)
+
+
+def _evaluate(mlp: MLP, constants: StepConstants, step: int, x: Tensor, state: Tensor, k: int) -> Tensor:
+    """The network at the rows x, k a state, with the first layer put together from its parts."""
+    h = torch.addmm(constants.times[step], x, constants.x_weight)
+    if k == 1:
+        h.add_(state)
+    else:
+        h.view(len(state), k, -1).add_(state.unsqueeze(1))
+    return mlp.infer_tail(h)
+
+
+class DeployedPolicy(nn.Module):
+    """The sampler as plain tensor operations, with scaling and clip inside: see `MeanFlowPolicy.deployable`."""
+
+    def __init__(self, net: MeanFlowNet, steps: int, low: Tensor, high: Tensor, *, instantaneous: bool) -> None:
+        super().__init__()
+        constants = net.constants(steps, instantaneous=instantaneous)
+        self.steps = steps
+        for name in ("times", "x_weight", "obs_weight"):
+            self.register_buffer(name, getattr(constants, name).detach().clone())
+        self.tail_weights = nn.ModuleList([_copy(layer) for layer in [*net.mlp.hidden[1:], net.mlp.out]])
+        self.norms = nn.ModuleList([_copy(norm) for norm in net.mlp.norms])
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+
+    def forward(self, observation: Tensor, noise: Tensor) -> Tensor:
+        """Environment actions (B, A) of observations (B, O) and noise (B, A)."""
+        state = observation @ self.obs_weight
+        x = noise
+        for step in range(self.steps):
+            h = x @ self.x_weight + state + self.times[step]
+            for norm, layer in zip(self.norms, self.tail_weights):
+                h = layer(nn.functional.gelu(norm(h), approximate="tanh"))
+            x = x - h / self.steps
+        action = x.clamp(-1.0, 1.0)
+        scaled = self.low + (action + 1.0) * 0.5 * (self.high - self.low)
+        # Rounding may carry the scaled action past a bound.
+        return torch.minimum(torch.maximum(scaled, self.low), self.high)
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    import copy
+
+    return copy.deepcopy(module).requires_grad_(requires_grad=False)
