@@ -26,6 +26,7 @@ TINY = {
     "k_policy": 4,
     "k_gaussian": 4,
     "buffer_size": 1000,
+    "train_freq": 2,
 }
 CASES = [("Pendulum-v1", 1), ("Pendulum-v1", 3), ("Hopper-v5", 1), ("Hopper-v5", 3)]
 
