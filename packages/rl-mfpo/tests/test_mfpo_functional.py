@@ -16,7 +16,6 @@ from rl_mfpo.functional import (
     sample_time_pairs,
     truncated_normal,
 )
-from rl_mfpo.functional.categorical import mean_of_logits_
 from rl_mfpo.functional.velocity import Proposals, combine, gaussian_proposal, propose, self_normalised
 from rl_mfpo.toys import GaussianFlow, GaussianMixture, bandit_q
 
@@ -219,13 +218,6 @@ def test_projection_keeps_mass_and_mean(seed, n, spread):
     assert bool((out >= 0).all())
     torch.testing.assert_close(out.sum(-1), probs.sum(-1))
     torch.testing.assert_close(out @ support, (probs * moved.clamp(-2, 2)).sum(-1), rtol=0, atol=1e-12)
-
-
-def test_mean_of_logits_is_the_softmax_mean():
-    logits, atoms = torch.randn(7, 11, dtype=D), torch.linspace(-3, 3, 11, dtype=D)
-    expected = torch.softmax(logits, -1) @ atoms
-    found = mean_of_logits_(logits.clone(), torch.stack([atoms, torch.ones_like(atoms)], 1))
-    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Reference:
             )  # fmt: skip
 
     def means(self, critic, obs, action):
-        return [torch.softmax(logits, -1) @ critic.atoms for logits in critic(obs, action)]
+        return [torch.softmax(logits, -1) @ critic.support for logits in critic(obs, action)]
 
     def update(self, b):
         c, n = self.c, len(b.obs)
@@ -72,10 +72,10 @@ class Reference:
         with torch.no_grad():
             logits = self.target(b.next_obs, action)
             z = b.reward[:, None] + c.gamma * (1 - b.terminated[:, None]) * (
-                self.target.atoms - self.alpha * log_prob[:, None]
+                self.target.support - self.alpha * log_prob[:, None]
             )
             projected = [project_categorical(torch.softmax(q, -1), z, c.v_min, c.v_max) for q in logits]
-            means = [p @ self.target.atoms for p in projected]
+            means = [p @ self.target.support for p in projected]
             if c.clipped_double_q:
                 goal = torch.where((means[0] <= means[1])[:, None], *projected)
             else:
@@ -275,21 +275,21 @@ def test_a_wrong_batch_is_named():
 def test_termination_cuts_the_bootstrap_and_truncation_does_not():
     learner = make(v_min=-10.0, v_max=10.0, n_atoms=201, gamma=0.5, backup_entropy=False)
     b = batch()
-    ended = learner._categorical_target(b._replace(terminated=torch.ones(32))) @ learner.critic.atoms
+    ended = learner._categorical_target(b._replace(terminated=torch.ones(32))) @ learner.critic.support
     torch.testing.assert_close(ended, b.reward.clamp(-10, 10), rtol=0, atol=1e-4)
     learner.generator.manual_seed(0)
-    going = learner._categorical_target(b._replace(terminated=torch.zeros(32))) @ learner.critic.atoms
+    going = learner._categorical_target(b._replace(terminated=torch.zeros(32))) @ learner.critic.support
     learner.generator.manual_seed(0)
     action, _ = learner._next(b)
-    pair = [torch.softmax(q, -1) @ learner.critic.atoms for q in learner.policy.target_critic(b.next_obs, action)]
+    pair = [torch.softmax(q, -1) @ learner.critic.support for q in learner.policy.target_critic(b.next_obs, action)]
     torch.testing.assert_close(going, b.reward + 0.5 * torch.minimum(*pair), rtol=0, atol=1e-3)
 
 
 def test_the_value_range_moves_before_the_first_update_only():
     learner = make()
     learner.set_value_range(-3.0, 7.0)
-    assert learner.critic.atoms[[0, -1]].tolist() == [-3.0, 7.0]
-    assert learner.policy.target_critic.atoms[-1].item() == 7.0
+    assert learner.critic.support[[0, -1]].tolist() == [-3.0, 7.0]
+    assert learner.policy.target_critic.support[-1].item() == 7.0
     with pytest.raises(InvalidInput, match="v_min"):
         learner.set_value_range(2.0, 1.0)
     learner.update(batch())

@@ -22,6 +22,7 @@ from rl_mfpo.functional.times import draw_time_pairs
 from rl_mfpo.functional.velocity import combine, propose
 from rl_mfpo.networks.critic import TwinCritic
 from rl_mfpo.networks.meanflow import MeanFlowNet
+from rl_mfpo.networks.mlp import keep_freed_memory
 from rl_mfpo.policy import MeanFlowPolicy
 
 STATE_VERSION = 1
@@ -109,6 +110,7 @@ class MFPOLearner:
             expected = f'"adn" with more than {MAX_DETERMINANT_DIM} action dimensions'
             raise InvalidInput.argument("entropy_estimator", expected=expected, got="change_of_variables")
         self.device = torch.device(device)
+        keep_freed_memory()
         first = torch_generator(seed)
         self.generator = torch_generator(seed, self.device) if generator is None else generator
         # The weights' stream is another than the learner's, which has the seed itself.
@@ -217,7 +219,7 @@ class MFPOLearner:
         if self.config.critic == "categorical":
             target = self._categorical_target(batch)
             loss = F.cross_entropy(first, target) + F.cross_entropy(second, target)
-            metrics["q_mean"] = float((target @ self.critic.atoms).mean())
+            metrics["q_mean"] = float((target @ self.critic.support).mean())
             metrics["end_atom_mass"] = float(target[:, 0].sum() + target[:, -1].sum()) / len(target)
             if self.n_updates % CHECK_EVERY == 0 and self.n_updates >= SUPPORT_AFTER:
                 self._judge_support(target, metrics)
@@ -242,7 +244,7 @@ class MFPOLearner:
         target = self.policy.target_critic
         logits = target(batch.next_obs, action)
         discount = self.config.gamma * (1 - batch.terminated).unsqueeze(1)
-        atoms = batch.reward.unsqueeze(1) + discount * (target.atoms + bonus)
+        atoms = batch.reward.unsqueeze(1) + discount * (target.support + bonus)
         first, second = (torch.softmax(part, -1) for part in logits)
         if self.config.clipped_double_q:
             # The projection keeps the mean of the clamped atoms: the lower one is known before it.
@@ -262,7 +264,7 @@ class MFPOLearner:
         return batch.reward + self.config.gamma * (1 - batch.terminated) * (value + extra)
 
     def _judge_support(self, target: Tensor, metrics: Mapping[str, float]) -> None:
-        means = target @ self.critic.atoms
+        means = target @ self.critic.support
         used = float(means.max() - means.min()) / (self.v_max - self.v_min)
         ends = f"[{self.v_min:g}, {self.v_max:g}]"
         if metrics["end_atom_mass"] > 0.01:

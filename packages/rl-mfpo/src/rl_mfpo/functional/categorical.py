@@ -41,22 +41,3 @@ def project_categorical(probs: Tensor, atoms_shifted: Tensor, v_min: float, v_ma
     out = torch.zeros_like(probs)
     out.scatter_add_(-1, index, probs * (1 - share))
     return out.scatter_add_(-1, (index + 1).clamp_max(n - 1), probs * share)
-
-
-def mean_of_logits_(logits: Tensor, atoms_and_one: Tensor) -> Tensor:
-    """Mean of the atoms under softmax(logits): one product with [atoms, 1], then a division.
-
-    Parameters
-    ----------
-    logits : Tensor, shape (..., n)
-        Overwritten.
-    atoms_and_one : Tensor, shape (n, 2)
-        The atoms beside a column of ones.
-
-    Returns
-    -------
-    Tensor, shape (...)
-    """
-    weights = logits.sub_(logits.amax(-1, keepdim=True)).exp_()
-    sums = weights @ atoms_and_one
-    return sums[..., 0] / sums[..., 1]
