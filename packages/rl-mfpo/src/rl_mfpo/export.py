@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import warnings
 from pathlib import Path
@@ -90,9 +91,12 @@ def _onnx(module: nn.Module, example: tuple[torch.Tensor, ...], target: Path) ->
         expected = "the extra: pip install 'rl-mfpo[export]'"
         raise InvalidInput.argument("format", expected=expected, got=str(err)) from err
     rows = torch.export.Dim("n")
+    log = logging.getLogger("torch.onnx")
+    level = log.level
     with warnings.catch_warnings():
-        # The exporter warns of its own deprecated calls; the result is compared below.
+        # The exporter warns of its own deprecated calls and of packages that it misses; the result is compared below.
         warnings.simplefilter("ignore")
+        log.setLevel(logging.ERROR)
         program: Any = torch.onnx.export(
             module,
             example,
@@ -102,6 +106,7 @@ def _onnx(module: nn.Module, example: tuple[torch.Tensor, ...], target: Path) ->
             dynamo=True,
             verbose=False,
         )
+        log.setLevel(level)
     data = program.model_proto.SerializeToString()
     with atomic_write(target, "wb") as file:
         file.write(data)

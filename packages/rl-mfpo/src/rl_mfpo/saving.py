@@ -81,7 +81,7 @@ def _apply(agent: MFPO, state: dict[str, Any], meta: dict[str, Any]) -> None:
 def _blank(cls: type[A], meta: dict[str, Any], device: Any, **options: Any) -> A:
     dtype = np.dtype(meta["action"]["dtype"])
     low, high = (np.array(meta["action"][end], dtype=dtype) for end in ("low", "high"))
-    return cls(
+    agent = cls(
         Spaces(int(meta["obs_dim"]), ActionScale(low, high)),
         config=MFPOConfig.from_dict(meta["config"]),
         seed=int(meta["seed"]),
@@ -89,6 +89,8 @@ def _blank(cls: type[A], meta: dict[str, Any], device: Any, **options: Any) -> A
         vectorization=meta["vectorization"],
         **options,
     )
+    agent.env_id = meta["env"]
+    return agent
 
 
 def save_agent(agent: MFPO, path: str | os.PathLike[str]) -> None:
