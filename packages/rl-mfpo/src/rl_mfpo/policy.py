@@ -14,7 +14,7 @@ from rl_mfpo.config import MFPOConfig
 from rl_mfpo.functional.flow import gaussian_log_density
 from rl_mfpo.networks.critic import TwinCritic
 from rl_mfpo.networks.meanflow import MeanFlowNet, StepConstants
-from rl_mfpo.networks.mlp import CHUNK, MLP
+from rl_mfpo.networks.mlp import CHUNK, run_blocks
 
 
 class SampleLogProb(NamedTuple):
@@ -114,9 +114,9 @@ class MeanFlowPolicy(nn.Module):
             total = None
             for step in range(steps):
                 if delta is not None and d_state is not None:
-                    part = _evaluate(self.divergence_net.mlp, delta, step, x, d_state[rows], k)
+                    part = _evaluate(delta, step, x, d_state[rows], k)
                     total = part if total is None else total.add_(part)
-                x = torch.sub(x, _evaluate(self.velocity_net.mlp, u, step, x, u_state[rows], k), alpha=1 / steps)
+                x = torch.sub(x, _evaluate(u, step, x, u_state[rows], k), alpha=1 / steps)
             ends.append(x)
             if total is not None:
                 totals.append(total)
@@ -359,14 +359,14 @@ class MeanFlowPolicy(nn.Module):
         return noise.to(device=obs.device, dtype=obs.dtype).reshape(shape)
 
 
-def _evaluate(mlp: MLP, constants: StepConstants, step: int, x: Tensor, state: Tensor, k: int) -> Tensor:
+def _evaluate(constants: StepConstants, step: int, x: Tensor, state: Tensor, k: int) -> Tensor:
     """The network at the rows x, k a state, with the first layer put together from its parts."""
     h = torch.addmm(constants.times[step], x, constants.x_weight)
     if k == 1:
         h.add_(state)
     else:
         h.view(len(state), k, -1).add_(state.unsqueeze(1))
-    return mlp.infer_tail(h)
+    return run_blocks(h, constants.blocks)
 
 
 class DeployedPolicy(nn.Module):

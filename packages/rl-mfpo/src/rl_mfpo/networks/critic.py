@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import Tensor, nn
 
-from rl_mfpo.networks.mlp import CHUNK, MLP
+from rl_mfpo.networks.mlp import CHUNK, MLP, Tail, run_blocks
 
+PAD_FROM = 256  # rows from which padding the atoms pays
 NO_MASS = -1e30  # a logit whose softmax is exactly 0
 
 
@@ -76,36 +77,32 @@ class TwinCritic(nn.Module):
         Tensor, shape (B, K)
         """
         n, k, _ = actions.shape
-        outs = [self._padded_out(critic) for critic in self.critics]
-        firsts = [(c.first.weight.t(), c.first.bias) for c in self.critics]
-        states = [torch.addmm(bias, obs, weight[: self.obs_dim]) for weight, bias in firsts]
+        views = [critic.views() for critic in self.critics]
+        states = [torch.addmm(v.first_bias, obs, v.first_weight[: self.obs_dim]) for v in views]
+        inputs = [v.first_weight[self.obs_dim :] for v in views]
+        heads = [self._head(v, padded=n * k >= PAD_FROM) for v in views]
         size = max(1, CHUNK // k)
         parts = []
         for i in range(0, n, size):
             rows = actions[i : i + size]
             pair = [
-                self._value(
-                    critic, out, torch.matmul(rows, weight[self.obs_dim :]).add_(state[i : i + size].unsqueeze(1))
-                )
-                for critic, out, (weight, _), state in zip(self.critics, outs, firsts, states)
+                self._value(torch.matmul(rows, weight).add_(state[i : i + size].unsqueeze(1)), *head)
+                for weight, state, head in zip(inputs, states, heads)
             ]
             parts.append(torch.minimum(*pair) if clipped else torch.add(*pair).mul_(0.5))
         joined = parts[0] if len(parts) == 1 else torch.cat(parts)
         return joined.view(n, k)
 
-    def _padded_out(self, critic: MLP) -> tuple[Tensor, Tensor, Tensor]:
-        """The last layer with atoms of no mass added, up to a multiple of 8: 104 columns are faster than 101."""
-        weight, bias = critic.out.weight, critic.out.bias
-        extra = -self.n_atoms % 8 if self.n_atoms > 1 else 0
+    def _head(self, views: Tail, *, padded: bool) -> tuple[list[tuple[Tensor, Tensor, Tensor, Tensor]], Tensor]:
+        """All blocks and the atoms, with atoms of no mass added up to a multiple of 8: 104 columns beat 101."""
+        extra = -self.n_atoms % 8 if padded and self.n_atoms > 1 else 0
         if not extra:
-            return weight.t(), bias, self.support
-        return (
-            F.pad(weight, (0, 0, 0, extra)).t(),
-            F.pad(bias, (0, extra), value=NO_MASS),
-            F.pad(self.support, (0, extra)),
-        )
+            return views.blocks, self.support
+        scale, shift, bias, weight = views.blocks[-1]
+        wider = F.pad(weight.t(), (0, 0, 0, extra)).t()
+        last = (scale, shift, F.pad(bias, (0, extra), value=NO_MASS), wider)
+        return [*views.blocks[:-1], last], F.pad(self.support, (0, extra))
 
-    def _value(self, critic: MLP, out: tuple[Tensor, Tensor, Tensor], h: Tensor) -> Tensor:
-        weight, bias, atoms = out
-        logits = critic.infer_tail(h.flatten(0, 1), (weight, bias))
+    def _value(self, h: Tensor, blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]], atoms: Tensor) -> Tensor:
+        logits = run_blocks(h.flatten(0, 1), blocks)
         return torch.softmax(logits, -1) @ atoms if self.n_atoms > 1 else logits[:, 0]

@@ -54,6 +54,7 @@ class StepConstants(NamedTuple):
     times: Tensor  # (T, H): embedding and bias of each sampling step, from t = 1 down
     x_weight: Tensor  # (A, H)
     obs_weight: Tensor  # (O, H)
+    blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]]  # views of the other layers
 
 
 class MeanFlowNet(nn.Module):
@@ -84,6 +85,7 @@ class MeanFlowNet(nn.Module):
         self.embed_h = TimeEmbedder(generator=generator)
         self.mlp = MLP(act_dim + obs_dim + EMBEDDING, hidden_sizes, out_dim, generator=generator)
         self._constants: dict[tuple[int, bool], StepConstants] = {}
+        self._watched: list[Tensor] = []
 
     def forward(self, x: Tensor, obs: Tensor, t: Tensor, h: Tensor) -> Tensor:
         """Output (B, out_dim) of x (B, A), obs (B, O), t and h (B, 1), for training."""
@@ -131,15 +133,22 @@ class MeanFlowNet(nn.Module):
             weight = first.weight.detach().t().contiguous()
             times = torch.addmm(first.bias, self._embed(t, h), weight[-EMBEDDING:])
         made = StepConstants(
-            key, first.bias.detach().clone(), times, weight[: self.act_dim], weight[self.act_dim : -EMBEDDING]
+            key,
+            first.bias.detach().clone(),
+            times,
+            weight[: self.act_dim],
+            weight[self.act_dim : -EMBEDDING],
+            self.mlp.views().blocks,
         )
         self._constants[steps, instantaneous] = made
         return made
 
     def _key(self) -> tuple[int, ...]:
         # A tensor's version counts its changes in place; its address moves with the device.
-        parts = (*self.embed_t.parameters(), *self.embed_h.parameters(), self.mlp.first.weight, self.mlp.first.bias)
-        return (*(p._version for p in parts), self.mlp.first.weight.data_ptr())
+        first = self.mlp.first.weight
+        if not self._watched or self._watched[0] is not first:
+            self._watched = [first, self.mlp.first.bias, *self.embed_t.parameters(), *self.embed_h.parameters()]
+        return (*[p._version for p in self._watched], first.data_ptr(), self.mlp.out.weight.data_ptr())
 
     def _embed(self, t: Tensor, h: Tensor) -> Tensor:
         out: Tensor = self.embed_t(t) + self.embed_h(h)
@@ -147,4 +156,4 @@ class MeanFlowNet(nn.Module):
 
     def __getstate__(self) -> dict[str, object]:
         # Copies and pickles start without the kept constants.
-        return {**self.__dict__, "_constants": {}}
+        return {**self.__dict__, "_constants": {}, "_watched": []}
