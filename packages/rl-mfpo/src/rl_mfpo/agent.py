@@ -284,15 +284,15 @@ class MFPO:
         if not math.isfinite(obs.sum()) and not np.isfinite(obs).all():
             raise InvalidInput.argument("observation", expected="finite numbers", got=f"{observation!r}")
         rows = torch.from_numpy(obs if obs.flags.writeable else obs.copy()).to(self.device)
-        policy, generator = self.learner.policy, self.random.predict
+        policy, draw = self.learner.policy, self.random.predict
         if obs.ndim == 1:
             rows = rows[None]
         if deterministic or n_candidates is not None:
             action = policy.act(
-                rows, deterministic=deterministic, generator=generator, steps=steps, n_candidates=n_candidates
+                rows, deterministic=deterministic, generator=draw, steps=steps, n_candidates=n_candidates
             )
         else:
-            action = policy.sample(rows, steps=steps, generator=generator)
+            action = policy.sample(rows, steps=steps, generator=draw)
         scaled = self.spaces.scale.to_env(action.cpu().numpy())
         return (scaled if obs.ndim == 2 else scaled[0]), state
 
