@@ -91,7 +91,8 @@ def run_returns(ctx: Context) -> Evidence:
     arguments = [(learner, seed, steps, every, episodes) for seed in seeds for learner in learners]
     found = cells(ctx, returns_cell, arguments, "returns")
     x = [float(n) for n in found[0]["curve"]["steps"]]
-    lines, rows = {}, []
+    lines: dict[str, tuple[list[float], ...]] = {}
+    rows: list[tuple[object, ...]] = []
     for learner, kind in (("MFPO", "candidates"), ("MFPO", "samples"), ("SAC", "candidates")):
         runs = [c["curve"][kind] for c in found if c["learner"] == learner]
         if runs:

@@ -66,7 +66,7 @@ class KnownValueLearner(MFPOLearner):
         if not divergence:
             without_divergence(self)
         if q is not None:
-            self._values = lambda _obs, actions, *, clipped: q(actions)  # noqa: ARG005 - the critic's signature
+            self._values = lambda obs, actions, *, clipped: q(actions)  # noqa: ARG005 - the critic's signature
         self._obs = torch.zeros(config.actor_batch_size or config.batch_size, 1)
 
     def improve(self, updates: int) -> dict[str, float]:

@@ -390,6 +390,12 @@ def _evaluate(constants: StepConstants, bias: Tensor, state: Tensor | None, x: T
 class DeployedPolicy(nn.Module):
     """The sampler as plain tensor operations, with scaling and clip inside: see `MeanFlowPolicy.deployable`."""
 
+    times: Tensor
+    x_weight: Tensor
+    obs_weight: Tensor
+    low: Tensor
+    high: Tensor
+
     def __init__(self, net: MeanFlowNet, steps: int, low: Tensor, high: Tensor, *, instantaneous: bool) -> None:
         super().__init__()
         constants = net.constants(steps, instantaneous=instantaneous)

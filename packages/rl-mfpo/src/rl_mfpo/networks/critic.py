@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -77,7 +78,7 @@ class TwinCritic(nn.Module):
         Tensor, shape (B, K)
         """
         n, k, _ = actions.shape
-        views = [critic.views() for critic in self.critics]
+        views = [critic.views() for critic in cast("list[MLP]", list(self.critics))]
         states = [torch.addmm(v.first_bias, obs, v.first_weight[: self.obs_dim]) for v in views]
         inputs = [v.first_weight[self.obs_dim :] for v in views]
         heads = [self._head(v, padded=n * k >= PAD_FROM) for v in views]

@@ -86,7 +86,7 @@ class MeanFlowNet(nn.Module):
         self.mlp = MLP(act_dim + obs_dim + EMBEDDING, hidden_sizes, out_dim, generator=generator)
         self._constants: dict[tuple[int, bool], StepConstants] = {}
         self._watched: list[Tensor] = []
-        self.register_load_state_dict_post_hook(_forget_constants)
+        self.register_load_state_dict_post_hook(_forget_constants)  # type: ignore[no-untyped-call]
 
     def forward(self, x: Tensor, obs: Tensor, t: Tensor, h: Tensor) -> Tensor:
         """Output (B, out_dim) of x (B, A), obs (B, O), t and h (B, 1), for training."""
@@ -156,7 +156,8 @@ class MeanFlowNet(nn.Module):
     def _apply(self, *args: Any, **kwargs: Any) -> Self:
         # Weights that move to a device or dtype lie elsewhere.
         self._forget()
-        return super()._apply(*args, **kwargs)
+        super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+        return self
 
     def __getstate__(self) -> dict[str, object]:
         # Copies and pickles start without the kept constants.
