@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -123,12 +124,7 @@ class MFPOLearner:
         ).to(self.device)  # fmt: skip
         target.load_state_dict(self.critic.state_dict())
         self.v_min, self.v_max = config.v_min, config.v_max
-        self._optimisers = {
-            name: torch.optim.Adam(
-                module.parameters(), lr=config.rate(name), betas=ADAM_BETAS, eps=ADAM_EPS, fused=True
-            )
-            for name, module in self._trained().items()
-        }
+        self._moments: Mapping[str, list[dict[str, Tensor]]] = {}
         self.target_entropy = -0.5 * act_dim if config.target_entropy == "auto" else float(config.target_entropy)
         fixed = config.temperature
         start = max(config.init_temperature, config.min_temperature) if isinstance(fixed, str) else fixed
@@ -143,6 +139,21 @@ class MFPOLearner:
     def _trained(self) -> dict[str, nn.Module]:
         policy = self.policy
         return {"critic": self.critic, "actor": policy.velocity_net, "divergence": policy.divergence_net}
+
+    @cached_property
+    def _optimisers(self) -> dict[str, torch.optim.Adam]:
+        # Made at the first update: torch loads its compiler with the first optimiser, seconds that an agent which only
+        # predicts does not need.
+        made = {}
+        for name, module in self._trained().items():
+            made[name] = optimiser = torch.optim.Adam(
+                module.parameters(), lr=self.config.rate(name), betas=ADAM_BETAS, eps=ADAM_EPS, fused=True
+            )
+            for parameter, kept in zip(optimiser.param_groups[0]["params"], self._moments.get(name, [])):
+                if kept:
+                    optimiser.state[parameter] = {k: v.clone().to(parameter.device) for k, v in kept.items()}
+        self._moments = {}
+        return made
 
     @property
     def alpha(self) -> float:
@@ -465,10 +476,16 @@ class MFPOLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything for a continuation bit by bit: tensors (copies), numbers, strings, lists and dicts."""
-        optimisers = {
-            name: [{k: v.clone() for k, v in o.state.get(p, {}).items()} for p in o.param_groups[0]["params"]]
-            for name, o in self._optimisers.items()
-        }
+        if "_optimisers" in self.__dict__:
+            optimisers = {
+                name: [{k: v.clone() for k, v in o.state.get(p, {}).items()} for p in o.param_groups[0]["params"]]
+                for name, o in self._optimisers.items()
+            }
+        else:  # as they were loaded, or at their start
+            optimisers = {
+                name: [dict(kept) for kept in self._moments.get(name, [{} for _ in module.parameters()])]
+                for name, module in self._trained().items()
+            }
         return {
             "version": STATE_VERSION,
             "policy": {k: v.clone() for k, v in self.policy.state_dict().items()},
@@ -498,11 +515,11 @@ class MFPOLearner:
             self.critic.load_state_dict(state["critic"])
         except RuntimeError as err:
             raise InvalidInput.argument("state", expected="networks of this learner's shapes", got=str(err)) from err
-        for name, optimiser in self._optimisers.items():
-            optimiser.state.clear()
-            for parameter, kept in zip(optimiser.param_groups[0]["params"], state["optimisers"][name]):
-                if kept:
-                    optimiser.state[parameter] = {k: v.clone().to(parameter.device) for k, v in kept.items()}
+        self._moments = {
+            name: [{k: v.clone() for k, v in kept.items()} for kept in parts]
+            for name, parts in state["optimisers"].items()
+        }
+        self.__dict__.pop("_optimisers", None)
         self._temperature = dict(state["temperature"])
         self.generator.set_state(state["generator"].cpu())
         self._set_support(*state["support"])
