@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rl_mfpo.config import MFPOConfig
 from rl_mfpo.learner import MFPOLearner
+from rl_mfpo.policy import FlowSamples
 
 
 def flow_matching_learner(
@@ -46,7 +47,7 @@ class KnownValueLearner(MFPOLearner):
     velocity : callable, optional
         (x, t) -> the exact velocity of the target policy's flow, instead of its estimate from `q`.
     divergence : bool
-        Whether the average divergence network is trained.
+        Whether there is an average divergence network; without one every log-likelihood is 0.
     seed : int, optional
     """
 
@@ -61,9 +62,11 @@ class KnownValueLearner(MFPOLearner):
         seed: int | None = None,
     ) -> None:
         super().__init__(1, act_dim, config, seed=seed)
-        self._exact, self._with_divergence = velocity, divergence
+        self._exact = velocity
+        if not divergence:
+            without_divergence(self)
         if q is not None:
-            self._values = lambda _obs, actions, *, clipped: q(actions)  # noqa: ARG005 - the critic's signature
+            self._values = lambda obs, actions, *, clipped: q(actions)  # noqa: ARG005 - the critic's signature
         self._obs = torch.zeros(config.actor_batch_size or config.batch_size, 1)
 
     def improve(self, updates: int) -> dict[str, float]:
@@ -82,9 +85,14 @@ class KnownValueLearner(MFPOLearner):
         metrics["ess_policy"] = metrics["ess_gaussian"] = float("inf")
         return self._exact(x, t), 0.0
 
-    def _divergence_step(self, obs: Tensor, action: Tensor, metrics: dict[str, float]) -> None:
-        if self._with_divergence:
-            super()._divergence_step(obs, action, metrics)
+    def entropies(self, n: int = 2000) -> tuple[float, float, float]:
+        """Entropy of n samples by the network and by the change of variables, and the RMSE of the log-likelihoods."""
+        obs, noise = torch.zeros(n, 1), torch.randn(n, self.act_dim, generator=torch.Generator().manual_seed(1))
+        log_prob = self.policy.flow(obs, noise.unsqueeze(1), 2, log_prob=True).log_prob
+        assert log_prob is not None  # noqa: S101 - asked for
+        _, exact, _ = self.policy.change_of_variables(obs, noise, 2)
+        rmse = float((log_prob[:, 0] - exact).square().mean().sqrt())
+        return -float(log_prob.mean()), -float(exact.mean()), rmse
 
     def draw(self, n: int, *, steps: int = 2, euler: bool = False, seed: int = 1) -> Tensor:
         """Draw n actions with common random numbers; `euler`: steps of the velocity instead of the average velocity."""
@@ -94,3 +102,17 @@ class KnownValueLearner(MFPOLearner):
             return self.policy.sample(torch.zeros(n, 1), steps=steps, noise=noise)
         finally:
             self.policy.instantaneous = False
+
+
+def without_divergence(learner: MFPOLearner) -> MFPOLearner:
+    """Take the average divergence network out of a learner (the paper's ablation: every log-likelihood is 0)."""
+    flow = learner.policy.flow
+
+    def silent(obs: Tensor, noise: Tensor, steps: int, *, log_prob: bool) -> FlowSamples:
+        end = flow(obs, noise, steps, log_prob=False).unclipped
+        return FlowSamples(end, torch.zeros(noise.shape[:-1]) if log_prob else None)
+
+    learner.policy.flow = silent  # type: ignore[method-assign]
+    learner._divergence_step = lambda *_: None  # type: ignore[method-assign]
+    learner._look_at_determinants = lambda *_: None  # type: ignore[method-assign]
+    return learner

@@ -129,6 +129,7 @@ def run_goals_sac(seed: int, layout: str, updates: int) -> dict[str, Any]:
         target_entropy=-1.0, policy_kwargs={"net_arch": [64, 64]}, seed=seed, device="cpu",
     )  # fmt: skip
     model.learn(RANDOM_ACTIONS + updates)
+    assert model.log_ent_coef is not None  # noqa: S101 - adapted
     obs = np.zeros((SAMPLES, 1), np.float32)
     action: NDArray[np.float32] = model.predict(obs, deterministic=False)[0]
     shares = goal_shares(action, layout)

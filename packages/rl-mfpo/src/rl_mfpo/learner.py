@@ -192,8 +192,9 @@ class MFPOLearner:
         self.n_updates += 1
         self._critic_step(batch, metrics)
         with torch.no_grad():
-            target = list(self.policy.target_critic.parameters())
-            torch._foreach_lerp_(target, list(self.critic.parameters()), self.config.tau)
+            target: list[Tensor] = list(self.policy.target_critic.parameters())
+            online: list[Tensor] = list(self.critic.parameters())
+            torch._foreach_lerp_(target, online, self.config.tau)
         if self.n_updates % self.config.actor_delay == 0:
             size = self.config.actor_batch_size
             self._actor_update(batch.obs if size is None else batch.obs[:size], metrics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -100,31 +101,29 @@ class MeanFlowPolicy(nn.Module):
         are computed once a state and once a step.
         """
         n, k, _ = noise.shape
-        u = self.velocity_net.constants(steps, instantaneous=self.instantaneous)
-        u_state = obs @ u.obs_weight
-        delta = d_state = None
-        if log_prob:
-            delta = self.divergence_net.constants(steps, instantaneous=self.instantaneous)
-            d_state = obs @ delta.obs_weight
+        nets = [self.velocity_net, self.divergence_net] if log_prob else [self.velocity_net]
+        parts = [net.constants(steps, instantaneous=self.instantaneous) for net in nets]
+        if n == 1:
+            # One state: its part of the first layer is a bias, as the time's is.
+            biases = [torch.addmm(c.times, obs.expand(steps, -1), c.obs_weight).unbind() for c in parts]
+            x, total = _carry(noise[0], parts, biases, [None] * len(parts), k)
+            return self._finish(x.view(noise.shape), total, noise, steps)
+        biases, states = [c.times.unbind() for c in parts], [obs @ c.obs_weight for c in parts]
         size = max(1, CHUNK // k)
-        ends, totals = [], []
-        for i in range(0, n, size):
-            rows = slice(i, i + size)
-            x = noise[rows].flatten(0, 1)
-            total = None
-            for step in range(steps):
-                if delta is not None and d_state is not None:
-                    part = _evaluate(delta, step, x, d_state[rows], k)
-                    total = part if total is None else total.add_(part)
-                x = torch.sub(x, _evaluate(u, step, x, u_state[rows], k), alpha=1 / steps)
-            ends.append(x)
-            if total is not None:
-                totals.append(total)
-        end = (ends[0] if len(ends) == 1 else torch.cat(ends)).view(noise.shape)
-        if not totals:
+        if n <= size:
+            x, total = _carry(noise.flatten(0, 1), parts, biases, states, k)
+            return self._finish(x.view(noise.shape), total, noise, steps)
+        pieces = [
+            _carry(noise[i : i + size].flatten(0, 1), parts, biases, [s[i : i + size] for s in states], k)
+            for i in range(0, n, size)
+        ]
+        end = torch.cat([x for x, _ in pieces]).view(noise.shape)
+        return self._finish(end, torch.cat([t for _, t in pieces if t is not None]) if log_prob else None, noise, steps)
+
+    def _finish(self, end: Tensor, total: Tensor | None, noise: Tensor, steps: int) -> FlowSamples:
+        if total is None:
             return FlowSamples(end, None)
-        summed = (totals[0] if len(totals) == 1 else torch.cat(totals)).view(n, k)
-        return FlowSamples(end, summed.div_(steps).add_(gaussian_log_density(noise)))
+        return FlowSamples(end, total.view(noise.shape[:-1]).div_(steps).add_(gaussian_log_density(noise)))
 
     @torch.no_grad()
     def change_of_variables(self, obs: Tensor, noise: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -359,18 +358,43 @@ class MeanFlowPolicy(nn.Module):
         return noise.to(device=obs.device, dtype=obs.dtype).reshape(shape)
 
 
-def _evaluate(constants: StepConstants, step: int, x: Tensor, state: Tensor, k: int) -> Tensor:
+def _carry(
+    x: Tensor,
+    parts: list[StepConstants],
+    biases: list[tuple[Tensor, ...]],
+    states: Sequence[Tensor | None],
+    k: int,
+) -> tuple[Tensor, Tensor | None]:
+    """Take all steps with rows x, k a state; also sum the divergences where their network is the second part."""
+    total = None
+    steps = len(biases[0])
+    for step in range(steps):
+        if len(parts) == 2:
+            value = _evaluate(parts[1], biases[1][step], states[1], x, k)
+            total = value if total is None else total.add_(value)
+        x = torch.sub(x, _evaluate(parts[0], biases[0][step], states[0], x, k), alpha=1 / steps)
+    return x, total
+
+
+def _evaluate(constants: StepConstants, bias: Tensor, state: Tensor | None, x: Tensor, k: int) -> Tensor:
     """The network at the rows x, k a state, with the first layer put together from its parts."""
-    h = torch.addmm(constants.times[step], x, constants.x_weight)
-    if k == 1:
-        h.add_(state)
-    else:
-        h.view(len(state), k, -1).add_(state.unsqueeze(1))
+    h = torch.addmm(bias, x, constants.x_weight)
+    if state is not None:
+        if k == 1:
+            h.add_(state)
+        else:
+            h.view(len(state), k, -1).add_(state.unsqueeze(1))
     return run_blocks(h, constants.blocks)
 
 
 class DeployedPolicy(nn.Module):
     """The sampler as plain tensor operations, with scaling and clip inside: see `MeanFlowPolicy.deployable`."""
+
+    times: Tensor
+    x_weight: Tensor
+    obs_weight: Tensor
+    low: Tensor
+    high: Tensor
 
     def __init__(self, net: MeanFlowNet, steps: int, low: Tensor, high: Tensor, *, instantaneous: bool) -> None:
         super().__init__()

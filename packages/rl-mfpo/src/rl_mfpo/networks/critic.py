@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -77,16 +78,22 @@ class TwinCritic(nn.Module):
         Tensor, shape (B, K)
         """
         n, k, _ = actions.shape
-        views = [critic.views() for critic in self.critics]
+        views = [critic.views() for critic in cast("list[MLP]", list(self.critics))]
         states = [torch.addmm(v.first_bias, obs, v.first_weight[: self.obs_dim]) for v in views]
         inputs = [v.first_weight[self.obs_dim :] for v in views]
         heads = [self._head(v, padded=n * k >= PAD_FROM) for v in views]
+        if n == 1:
+            pair = [
+                self._value(torch.addmm(state[0], actions[0], weight), *head)
+                for weight, state, head in zip(inputs, states, heads)
+            ]
+            return (torch.minimum(*pair) if clipped else torch.add(*pair).mul_(0.5)).unsqueeze(0)
         size = max(1, CHUNK // k)
         parts = []
         for i in range(0, n, size):
             rows = actions[i : i + size]
             pair = [
-                self._value(torch.matmul(rows, weight).add_(state[i : i + size].unsqueeze(1)), *head)
+                self._value(torch.matmul(rows, weight).add_(state[i : i + size].unsqueeze(1)).flatten(0, 1), *head)
                 for weight, state, head in zip(inputs, states, heads)
             ]
             parts.append(torch.minimum(*pair) if clipped else torch.add(*pair).mul_(0.5))
@@ -104,5 +111,5 @@ class TwinCritic(nn.Module):
         return [*views.blocks[:-1], last], F.pad(self.support, (0, extra))
 
     def _value(self, h: Tensor, blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]], atoms: Tensor) -> Tensor:
-        logits = run_blocks(h.flatten(0, 1), blocks)
+        logits = run_blocks(h, blocks)
         return torch.softmax(logits, -1) @ atoms if self.n_atoms > 1 else logits[:, 0]

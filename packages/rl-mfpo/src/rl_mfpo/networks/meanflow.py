@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -49,7 +49,7 @@ class TimeEmbedder(nn.Module):
 class StepConstants(NamedTuple):
     """Parts of the first layer that do not depend on a sample: see `MeanFlowNet.constants`."""
 
-    key: tuple[int, ...]
+    versions: list[int]  # of the weights that the constants come from
     bias: Tensor  # a copy of the first layer's bias
     times: Tensor  # (T, H): embedding and bias of each sampling step, from t = 1 down
     x_weight: Tensor  # (A, H)
@@ -86,6 +86,7 @@ class MeanFlowNet(nn.Module):
         self.mlp = MLP(act_dim + obs_dim + EMBEDDING, hidden_sizes, out_dim, generator=generator)
         self._constants: dict[tuple[int, bool], StepConstants] = {}
         self._watched: list[Tensor] = []
+        self.register_load_state_dict_post_hook(_forget_constants)  # type: ignore[no-untyped-call]
 
     def forward(self, x: Tensor, obs: Tensor, t: Tensor, h: Tensor) -> Tensor:
         """Output (B, out_dim) of x (B, A), obs (B, O), t and h (B, 1), for training."""
@@ -122,18 +123,24 @@ class MeanFlowNet(nn.Module):
         `instantaneous`: h = 0 at each step, the velocity instead of the average velocity.
         """
         kept = self._constants.get((steps, instantaneous))
-        key = self._key()
-        first = self.mlp.first
-        # torch's fused optimisers do not count as changes in place, so the bias itself is compared too.
-        if kept is not None and kept.key == key and torch.equal(kept.bias, first.bias):
+        # A tensor's version counts its changes in place. torch's fused optimisers do not count as such, so the bias
+        # itself is compared too.
+        if (
+            kept is not None
+            and kept.versions == [p._version for p in self._watched]
+            and torch.equal(kept.bias, self._watched[0])
+        ):
             return kept
+        first = self.mlp.first
+        if not self._watched:
+            self._watched = [first.bias, first.weight, *self.embed_t.parameters(), *self.embed_h.parameters()]
         with torch.no_grad():
             t = torch.arange(steps, 0, -1, device=first.weight.device, dtype=first.weight.dtype).unsqueeze(1) / steps
             h = torch.full_like(t, 0.0 if instantaneous else 1 / steps)
             weight = first.weight.detach().t().contiguous()
-            times = torch.addmm(first.bias, self._embed(t, h), weight[-EMBEDDING:])
+            times = torch.addmm(first.bias, self.embed_t(t) + self.embed_h(h), weight[-EMBEDDING:])
         made = StepConstants(
-            key,
+            [p._version for p in self._watched],
             first.bias.detach().clone(),
             times,
             weight[: self.act_dim],
@@ -143,17 +150,21 @@ class MeanFlowNet(nn.Module):
         self._constants[steps, instantaneous] = made
         return made
 
-    def _key(self) -> tuple[int, ...]:
-        # A tensor's version counts its changes in place; its address moves with the device.
-        first = self.mlp.first.weight
-        if not self._watched or self._watched[0] is not first:
-            self._watched = [first, self.mlp.first.bias, *self.embed_t.parameters(), *self.embed_h.parameters()]
-        return (*[p._version for p in self._watched], first.data_ptr(), self.mlp.out.weight.data_ptr())
+    def _forget(self, *_: object) -> None:
+        self._constants, self._watched = {}, []
 
-    def _embed(self, t: Tensor, h: Tensor) -> Tensor:
-        out: Tensor = self.embed_t(t) + self.embed_h(h)
-        return out
+    def _apply(self, *args: Any, **kwargs: Any) -> Self:
+        # Weights that move to a device or dtype lie elsewhere.
+        self._forget()
+        super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+        return self
 
     def __getstate__(self) -> dict[str, object]:
         # Copies and pickles start without the kept constants.
         return {**self.__dict__, "_constants": {}, "_watched": []}
+
+
+def _forget_constants(module: nn.Module, _keys: object) -> None:
+    # A state loaded with assign=True brings new tensors.
+    if isinstance(module, MeanFlowNet):
+        module._forget()

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -129,8 +129,13 @@ class MLP(nn.Module):
     @property
     def first(self) -> nn.Linear:
         """The first linear layer: callers that know its input's structure compute its output themselves."""
-        layer: nn.Linear = self.hidden[0]  # type: ignore[assignment]
-        return layer
+        return self._hidden()[0]
+
+    def _hidden(self) -> list[nn.Linear]:
+        return cast("list[nn.Linear]", list(self.hidden))
+
+    def _norms(self) -> list[nn.LayerNorm]:
+        return cast("list[nn.LayerNorm]", list(self.norms))
 
     def forward(self, x: Tensor) -> Tensor:
         """Output of x, (..., in_dim) -> (..., out_dim), for training."""
@@ -153,10 +158,9 @@ class MLP(nn.Module):
         place = (self.first.weight.data_ptr(), self.out.weight.data_ptr())
         if self._views is None or self._views.place != place:
             with torch.no_grad():
-                layers = [*self.hidden[1:], self.out]
                 blocks = [
                     (norm.weight.detach(), norm.bias.detach(), layer.bias.detach(), layer.weight.detach().t())
-                    for norm, layer in zip(self.norms, layers)
+                    for norm, layer in zip(self._norms(), [*self._hidden()[1:], self.out])
                 ]
                 self._views = Tail(place, self.first.weight.detach().t(), self.first.bias.detach(), blocks)
         return self._views
@@ -184,9 +188,8 @@ class MLP(nn.Module):
 
     def dual_tail(self, h: Tensor, dh: Tensor) -> tuple[Tensor, Tensor]:
         """`dual` of what follows the first linear layer."""
-        for i, norm in enumerate(self.norms):
+        for i, (layer, norm) in enumerate(zip(self._hidden(), self._norms())):
             if i:
-                layer = self.hidden[i]
                 h, dh = layer(h), F.linear(dh, layer.weight)
             h, dh = norm_dual(h, dh, norm)
             h, dh = gelu_dual(h, dh)
