@@ -93,6 +93,16 @@ def init_linear_(linear: nn.Linear, generator: torch.Generator | None) -> None:
     nn.init.zeros_(linear.bias)
 
 
+class BareLinear(nn.Linear):
+    """A linear layer whose maker initialises it: the default would draw from the global generator.
+
+    (`torch.nn.utils.skip_init` does the same by way of the meta device, which loads sympy: seconds at the first layer.)
+    """
+
+    def reset_parameters(self) -> None:
+        """Leave the weights as they are in memory."""
+
+
 class MLP(nn.Module):
     """Multilayer perceptron.
 
@@ -187,6 +197,4 @@ class MLP(nn.Module):
 
 
 def _linear(a: int, b: int) -> nn.Linear:
-    # skip_init: the default initialisation would draw from the global generator.
-    made: nn.Linear = nn.utils.skip_init(nn.Linear, a, b)
-    return made
+    return BareLinear(a, b)
