@@ -329,6 +329,18 @@ def test_doubling_restarts_on_powers_of_two_and_certifies():
     assert (regret <= run.certificate + 1e-12).all()
 
 
+@pytest.mark.parametrize(
+    "domain", [domains.FlowPolytope([(0, 1), (0, 1)], 0, 1), domains.Polytope(lower=np.zeros(2), upper=1.0)]
+)
+def test_a_constraint_that_the_domain_cannot_meet_leaves_the_nearest_face(domain):
+    learner = baselines.LatestConstraintProjection(domain)
+    for _ in range(5):
+        x = learner.predict()
+        learner.update([1.0, -1.0], float(np.sum(x)) + 3.0, [1.0, 1.0])
+    assert domain.contains(learner.predict(), 1e-9)
+    assert learner.predict().sum() == pytest.approx(domain.support([1.0, 1.0]).sum(), abs=1e-6)
+
+
 def test_projected_ogd_is_the_adagrad_norm_step():
     learner = baselines.ProjectedOGD(BALL)
     rng = np.random.default_rng(0)

@@ -229,6 +229,22 @@ def test_optimistic_steps_along_the_domain_ignore_what_cannot_move_it(domain):
     np.testing.assert_array_equal(resumed.predict(), along.predict())
 
 
+@pytest.mark.parametrize("domain", [BALL, domains.FlowPolytope([(0, 1)] * 3, 0, 1), domains.Simplex(3)])
+def test_an_optimistic_learner_without_a_feasible_point_stays_finite(domain):
+    learner = OptimisticCOCO(domain, lipschitz=1.0, hints=hints.Last())
+    a = np.array([1.0, 1.0, 1.0]) / 2.0
+    for _ in range(3):
+        for _ in range(50):
+            x = learner.predict()
+            learner.update([0.5, 0.0, -0.5], float(a @ x) + 3.0, a)
+        state = learner.state_dict()
+        state["numbers"]["z"] += 400.0
+        learner.load_state_dict(state)
+    assert np.isfinite(learner.predict()).all()
+    assert domain.contains(learner.predict(), 1e-9)
+    assert learner.certificate().status == "saturated"
+
+
 def test_an_optimistic_learner_counts_given_constants_that_were_too_small():
     learner = OptimisticCOCO(BALL, lipschitz=1.0)
     learner.predict()

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _TOL = 1e-13
 _STEPS = 60
+#: a pull over so many diameters ends on the face where the half-space is nearest
+FAR = 1e6
 
 
 def half_space_step(
@@ -42,7 +44,12 @@ def half_space_step(
     f0 = float(a @ x0) - b
     if f0 <= 0.0 or w <= 0.0:
         return x0, 0.0
-    pull = (eta * w) * a
+    pull, part = (eta * w) * a, 1.0
+    size = eta * w * float(np.linalg.norm(a))
+    if size > FAR * domain.diameter:
+        # a weight without limit (no feasible point): further away lies nothing new, and no projection is exact
+        part = min(1.0, FAR * (domain.diameter + float(np.linalg.norm(start - x0))) / size)
+        pull *= part
     x1 = domain._project(start - pull)
     f1 = float(a @ x1) - b
     if f1 >= 0.0:
@@ -68,7 +75,7 @@ def half_space_step(
             if side == -1:
                 f0 *= 0.5
             side = -1
-    return x, theta
+    return x, theta * part
 
 
 def cut(domain: Domain, y: Vector, a: Vector, b: float) -> Vector:
@@ -77,11 +84,11 @@ def cut(domain: Domain, y: Vector, a: Vector, b: float) -> Vector:
     if float(a @ x) <= b:
         return x
     size = float(a @ a)
-    # the distance to the half-space is a first guess of the multiplier; 60 doublings reach any face
+    # the distance to the half-space is a first guess of the multiplier
     w = (float(a @ y) - b) / size if float(a @ y) > b else 1.0 / np.sqrt(size)
-    for _ in range(60):
+    far = FAR * (domain.diameter + float(np.linalg.norm(y - x))) / np.sqrt(size)
+    while True:
         found, theta = half_space_step(domain, y, np.zeros(y.size), a, b, 1.0, w)
-        if theta < 1.0 or float(a @ found) <= b + _TOL:
+        if theta < 1.0 or float(a @ found) <= b + _TOL or w >= far:
             return found
-        w *= 4.0
-    return found
+        w = min(4.0 * w, far)

@@ -12,9 +12,8 @@ from lemmata_core.check import array, in_range
 from oco_anytime.certificate import STATUSES, Certificate
 from oco_anytime.domains.base import Domain, positive, vector
 from oco_anytime.hints import Hint, HintSource
-from oco_anytime.implicit import half_space_step
+from oco_anytime.implicit import FAR, half_space_step
 from oco_anytime.interface import Learner, reading_state, scales, state_head, state_numbers, warn_exceeded
-from oco_anytime.penalty import Z_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 #: closer to 0 than this the constraint counts as met with equality
 _KINK = 1e-10
+#: exp(z) is capped here, so that squares of weighted gradients stay finite
+_Z_MAX = 300.0
 _NUMBERS = (
     "t", "z", "hm", "eg", "ve", "w_sum", "r_sum", "eta", "gf", "ga", "total", "violated", "weight", "status",
     "exceeded",
@@ -162,7 +163,7 @@ class OptimisticCOCO(Learner):
         reach = 2.0 * self._scale() * self._d * math.sqrt(n)
         room = self.regret_budget + (s["ve"] / reach if reach > 0.0 else 0.0)
         e = min(room, math.sqrt(n))
-        return lam, e, e + math.exp(0.5 * lam) * lam * math.exp(min(s["z"], Z_MAX))
+        return lam, e, e + math.exp(0.5 * lam) * lam * math.exp(min(s["z"], _Z_MAX))
 
     def _scale(self) -> float:
         return max(self._num["gf"], self._num["ga"])
@@ -218,11 +219,14 @@ class OptimisticCOCO(Learner):
             s["eg"] += float(miss @ miss) / G**2
             s["z"] += lam * v / (2.0 * G * self._d)
         s["ve"] += e * v
-        if s["z"] > Z_MAX:
-            s["z"], s["status"] = Z_MAX, 3.0
+        if s["z"] > _Z_MAX:
+            s["z"], s["status"] = _Z_MAX, 3.0
         # at the kink theta a is a subgradient only up to |g|: both signs are charged
         s["w_sum"] += w * sigma * v
-        y = self.domain._project(self._y - eta * gr)
+        step = eta * gr
+        length, far = float(np.linalg.norm(step)), FAR * self._d
+        # no projection is exact from further away; only a weight without limit (no feasible point) leads there
+        y = self.domain._project(self._y - (step if length <= far else (far / length) * step))
         off, back = x - y, x - self._y
         diff = gr - m
         s["r_sum"] += float(diff @ off) - (float(off @ off) + float(back @ back)) / (2.0 * eta)
