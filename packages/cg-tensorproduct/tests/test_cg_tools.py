@@ -6,7 +6,18 @@ import sys
 
 import pytest
 import torch
-from cg_tensorproduct import FullTensorProduct, InvalidInput, autotune, choose_algorithm, explain, replace_e3nn, tuning
+from cg_tensorproduct import (
+    FullTensorProduct,
+    FullyConnectedTensorProduct,
+    InvalidInput,
+    SignalTensorProduct,
+    TensorProduct,
+    autotune,
+    choose_algorithm,
+    explain,
+    replace_e3nn,
+    tuning,
+)
 from cg_tensorproduct.cli import main
 from e3nn import o3
 from typer.testing import CliRunner
@@ -117,6 +128,63 @@ def test_explain_says_what_runs():
     assert "runs: dense (asked for" in text
 
 
+def test_explain_knows_every_product():
+    mixed = FullyConnectedTensorProduct("8x0e+8x1o", "0e+1o", "8x0e+8x1o")
+    assert "4 paths (0 antisymmetric): 4 uvw" in explain(mixed)
+    assert "256 weights (own)" in explain(mixed)
+    edges = TensorProduct("4x1o", "1o", "4x1e", [(0, 0, 0, "uvu", True)], shared_weights=False)
+    assert "native code for uvu" in explain(edges)
+    assert "1 paths (1 antisymmetric)" in explain(edges)
+    assert "23 of 34 paths mixed" in explain(SignalTensorProduct(3, 3, 3, couplings="scalar"))
+
+
+def test_autotune_of_a_weighted_product_is_obeyed(cache, monkeypatch):
+    edges = TensorProduct("4x1o", "1o", "4x1e", [(0, 0, 0, "uvu", True)], shared_weights=False)
+    report = autotune(edges, 8)
+    assert set(report.seconds) == {"kernel", "torch"}
+    known = tuning._measured()
+    for choice in ("torch", "kernel"):
+        known.update(dict.fromkeys(known, choice))
+        monkeypatch.setattr(edges, "_chosen", {})
+        x, y, w = torch.randn(8, 12), torch.randn(8, 3), torch.randn(8, 4)
+        edges(x, y, w)
+        assert {name for name, _ in edges._chosen.values()} == {choice}
+    only = autotune(FullyConnectedTensorProduct("2x1o", "1o", "2x1e"), 8, cache=False)
+    assert list(only.seconds) == ["torch"]
+
+
+def test_first_calls_are_measured_where_the_environment_asks_for_it(cache, monkeypatch):
+    monkeypatch.setenv("CG_TENSORPRODUCT_AUTOTUNE", "1")
+    product = FullTensorProduct("0e+1o", "0e+1o")
+    x, y = torch.randn(8, 4, requires_grad=True), torch.randn(8, 4)
+    with torch.no_grad():
+        product(x, y)
+    with torch.inference_mode():
+        product(x, y)
+    product(x, y)
+    assert len(tuning._measured()) == 1  # a measurement of either kind stands in for the other
+    steady = FullTensorProduct("0e+2x1o", "0e+1o", deterministic=True)
+    steady(torch.randn(8, 7), y)
+    assert len(tuning._measured()) == 1
+
+
+def test_an_interrupted_autotune_prints_what_it_has_and_keeps_nothing(cache, monkeypatch, capsys):
+    product, times = FullTensorProduct("0e+1o", "0e+1o"), iter([1e-3])
+
+    def interrupted(*args, **options):
+        try:
+            return next(times)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(tuning, "_time", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        autotune(product, 8)
+    assert "measured: dense 1 ms" in capsys.readouterr().err
+    assert not list(cache.iterdir())
+    assert not tuning._measured()
+
+
 def test_the_kernel_without_numba_names_the_extra(monkeypatch):
     from cg_tensorproduct import plans
 
@@ -142,6 +210,28 @@ def test_commands(words, expected, normal):
     assert expected in result.output
 
 
+def test_an_interrupted_bench_prints_the_rows_it_has(monkeypatch, capsys):
+    from cg_tensorproduct import measure
+
+    right, calls = measure._row, []
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return right(*args)
+
+    monkeypatch.setattr(measure, "_row", interrupted)
+    monkeypatch.setattr(sys, "argv", ["cg-tensorproduct", "bench", "full", "--lmax", "3", "--batch", "4"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    shown = capsys.readouterr()
+    assert "L=1" in shown.out
+    assert "L=2" not in shown.out
+    assert "interrupted" in shown.err
+
+
 def test_bench_writes_a_plot(tmp_path):
     result = CliRunner().invoke(
         main, ["bench", "full", "--lmax", "1", "--batch", "4", "--plot", str(tmp_path / "a.svg")]
@@ -151,20 +241,44 @@ def test_bench_writes_a_plot(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["table", "1", "1", "3"], ["explain", "1z", "1o"], ["bench", "full", "--peer", "nobody"]]
+    "words",
+    [
+        ["table", "1", "1", "3"],
+        ["explain", "1z", "1o"],
+        ["tune", "1z", "1o"],
+        ["bench", "full", "--peer", "nobody"],
+        ["bench", "full", "--lmax", "1", "--plot", "no/such/place.svg"],
+        ["bench", "full", "--algorithm", "guess"],
+        ["bench", "fc", "1o", "1o", "zz"],
+        ["explain", "1o"],
+        ["check", "--lmax", "-1"],
+    ],
 )
-def test_bad_commands_end_with_one_line_and_code_2(words):
-    done = subprocess.run(
-        [sys.executable, "-m", "cg_tensorproduct", *words], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_bad_commands_end_with_one_line_and_code_2(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["cg-tensorproduct", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_a_defect_shows_in_the_exit_code_of_check(monkeypatch, capsys):
+    from cg_tensorproduct import plan_blocked
+
+    right = plan_blocked.BlockedPlan.run_couple
+    monkeypatch.setattr(plan_blocked.BlockedPlan, "run_couple", lambda *args: right(*args) + 1e-9)
+    monkeypatch.setattr(sys, "argv", ["cg-tensorproduct", "check", "--lmax", "1"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    assert "differ" in capsys.readouterr().err
 
 
 def test_importing_loads_nothing_heavy_beyond_torch():
     code = (
         "import sys, torch; before = set(sys.modules); import cg_tensorproduct; new = set(sys.modules) - before;"
-        "bad = [m for m in ('numba', 'scipy.linalg', 'matplotlib', 'typer', 'rich', 'e3nn', 'sklearn') if m in new];"
+        "heavy = 'numba', 'torch._dynamo', 'scipy.linalg', 'matplotlib', 'typer', 'rich', 'e3nn', 'sklearn';"
+        "bad = [m for m in heavy if m in new];"
         "sys.exit(str(bad) if bad else 0)"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

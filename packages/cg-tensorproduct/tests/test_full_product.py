@@ -185,6 +185,16 @@ def test_float32_error_is_rounding():
     assert (product(x, y) - product(x.double(), y.double())).abs().max() < 1e-5
 
 
+def test_code_that_asks_a_product_of_e3nn_finds_the_same():
+    ours, theirs = (kind("2x1o+0e", "1e+2o") for kind in (FullTensorProduct, o3.FullTensorProduct))
+    for a, b in zip(ours.instructions, theirs.instructions, strict=True):
+        assert a[:5] == (b.i_in1, b.i_in2, b.i_out, b.connection_mode, b.has_weight)
+        assert a.path_weight == pytest.approx(b.path_weight)
+        assert a.path_shape == tuple(b.path_shape)
+    names = "weight_numel", "internal_weights", "shared_weights"
+    assert [getattr(ours, name) for name in names] == [getattr(theirs, name) for name in names]
+
+
 def test_inverse_and_change_of_basis(normal):
     product = FullTensorProduct("2x1o+0e", "1o+2e", irrep_normalization="norm")
     x, y = normal(0, 3, 7), normal(1, 3, 8)

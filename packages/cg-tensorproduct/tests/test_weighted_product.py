@@ -131,6 +131,18 @@ def test_derivatives_of_every_order_and_transforms(mode, shared):
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script.* is deprecated")
 
 
+def test_terms_that_no_instruction_uses_have_gradient_zero(normal):
+    product = TensorProduct("4x1o+3x2e", "1o+0e", "2x0e+4x1e", [(0, 0, 1, "uvu", False)], algorithm="kernel")
+    x, y = normal(0, 5, 27).requires_grad_(), normal(1, 5, 4).requires_grad_()
+    for _ in range(3):  # memory that was in use before
+        z = product(x, y)
+        gx, gy = torch.autograd.grad(z.sum(), (x, y))
+        assert not z[:, :2].any()
+        assert not gx[:, 12:].any()
+        assert not gy[:, 3:].any()
+        gx.fill_(7.0)
+
+
 def test_weight_views_and_lists():
     ours, theirs = FullyConnectedTensorProduct(*FC), o3.FullyConnectedTensorProduct(*FC)
     assert [v.shape for v in ours.weight_views()] == [v.shape for v in theirs.weight_views()]

@@ -207,7 +207,7 @@ def outlier_bayes_by_hand(batch_rules, tasks, pairs, query):
     [
         ("random", "known", lambda y, t: 0.5),
         ("flip", "known", lambda y, t: float(y == -t)),
-        ("flip", "unknown", lambda y, t: 0.5),
+        ("flip", "ignored", lambda y, t: 0.5),
         ("target", "known", lambda y, t: float(y == 1)),
     ],
 )

@@ -76,13 +76,23 @@ def test_a_family_from_a_file_and_a_picture(tmp_path):
         ("risk --model gpt", "--model"),
         ("mixture --kind crossed", "--kind"),
         ("collision --save x.txt", "--save"),
+        ("probe --save missing/x.csv", "--save"),
+        ("mixture --plot x.xyz", "--plot"),
+        ("risk --family broken.toml", "family"),
+        ("risk --family number.toml", "families"),
+        ("risk --family words.toml", "families"),
+        ("phase --out cells --models gru --executor serial", "models"),
         ("phase --out cells --alphas 0.1,x --executor serial", "--alphas"),
     ],
 )
 def test_bad_input_is_one_line(command, named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.toml").write_bytes(b"\xff\xfe\x80")
+    (tmp_path / "number.toml").write_text('kind = "mixture"\nfamilies = 3\n')
+    (tmp_path / "words.toml").write_text('kind = "mixture"\nfamilies = ["linear"]\n')
     done = CliRunner().invoke(main, command.split())
     assert done.exit_code == 2
+    assert len(list(tmp_path.iterdir())) == 3
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(f"error: {named}: expected")
 

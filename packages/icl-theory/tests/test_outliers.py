@@ -33,6 +33,7 @@ from scipy import stats
 
 BANK = PatternBank()
 TASKS = tasks_all(6)
+SPEC = PromptSpec()
 
 
 def test_gate_weights_by_hand():
@@ -189,6 +190,39 @@ def test_values_of_the_vote_and_the_floors():
     assert theory.bayes_floor(0.8, 20) == pytest.approx(0.0057646, abs=1e-7)
     assert theory.bayes_floor(0.9, 20) == pytest.approx(0.0608, abs=1e-4)
     assert theory.same_pattern_floor(0.8, 20) == pytest.approx(0.0608, abs=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-320, 2.2250738585072014e-308, 1e-9, 1 - 1e-12])
+def test_the_vote_at_the_edges_of_its_range(alpha):
+    for length in (1, 2, 5, 20, 1001):
+        value = theory.vote_error(alpha, length)
+        assert value == pytest.approx(1.0 if alpha > 0.5 else 0.0, abs=2e-9 if length == 1 else 1e-9)
+    assert theory.vote_error(0.5, 40_000) == pytest.approx(0.5)
+
+
+def test_the_generator_is_xoshiro256_plus_plus():
+    from icl_theory.prompt_kernel import below, bits, uniform
+
+    words = [1, 2, 3, 4]
+    state, mask = np.array(words, np.uint64), (1 << 64) - 1
+
+    def turn(x, k):
+        return (x << k | x >> (64 - k)) & mask
+
+    for _ in range(100):
+        right = (turn((words[0] + words[3]) & mask, 23) + words[0]) & mask
+        shifted = words[1] << 17 & mask
+        words[2] ^= words[0]
+        words[3] ^= words[1]
+        words[1] ^= words[2]
+        words[0] ^= words[3]
+        words[2] ^= shifted
+        words[3] = turn(words[3], 45)
+        assert bits(state) == right
+    draws = np.array([uniform(state) for _ in range(5000)])
+    assert stats.kstest(draws, "uniform").pvalue > 1e-6
+    counts = np.bincount([below(state, 7) for _ in range(7000)], minlength=7)
+    assert stats.chisquare(counts).pvalue > 1e-6
 
 
 def test_patterns_are_orthogonal_and_frozen():
@@ -439,3 +473,19 @@ def test_no_file_hides_a_public_function_of_its_name():
     files = {module.name for module in pkgutil.iter_modules(icl_theory.__path__)}
     hidden = [n for n in icl_theory.__all__ if n in files and not isinstance(getattr(icl_theory, n), type(pkgutil))]
     assert hidden == []
+
+
+def test_a_run_that_ended_does_not_go_on(tmp_path):
+    results = []
+    for _ in range(2):
+        model = MambaICL(30)
+        results.append(
+            train(model, BANK, TASKS, SPEC, steps=60, batch=32, stop_loss=10.0, checkpoint=tmp_path / "stopped.pt")
+        )
+        assert (results[-1].status, results[-1].steps) == ("stopped", 10)
+    assert results[0].losses.tolist() == results[1].losses.tolist()
+    for _ in range(2):
+        wild = LinearAttentionICL(30)
+        result = train(wild, BANK, TASKS, SPEC, steps=500, batch=32, lr=50.0, checkpoint=tmp_path / "diverged.pt")
+        assert result.status == "diverged"
+        assert np.isfinite(result.losses[:-1]).all()

@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -195,12 +196,36 @@ def test_threads_change_nothing():
         assert torch.equal(one, many)
 
 
-def test_second_derivatives_say_that_they_are_missing():
+@pytest.mark.parametrize("shape", [(4, 256, 128, 16), (2, 1024, 64, 16)])
+def test_nothing_of_the_size_of_all_states_is_stored(shape):
+    batch, length, channels, states = shape
+    args = [t.detach().float().requires_grad_() for t in inputs(*shape)[:5]]
+    torch.autograd.grad(selective_scan(*args).sum(), args)  # compiles
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    tracemalloc.start()
+    try:
+        torch.autograd.grad(selective_scan(*args).sum(), args)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        torch.set_num_threads(threads)
+    # What is handed back: y, the gradients of delta, x, B, C, A (a row each), and the state's gradient.
+    handed = 4 * (3 * batch * length * channels + 2 * batch * length * states + 3 * batch * channels * states)
+    assert peak - handed <= 1.02 * (batch * length / 16 + 34) * channels * states * 4
+    assert peak < batch * length * channels * states * 4 / 2
+
+
+@pytest.mark.parametrize("allow_unused", [False, True])
+def test_second_derivatives_say_that_they_are_missing(allow_unused):
     args = inputs(1, 3, 2, 2)
     y = selective_scan(*args[:5])
     (grad,) = torch.autograd.grad(y.square().sum(), args[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+    with pytest.raises(RuntimeError, match='need backend="torch"'):
+        grad.sum().backward(retain_graph=True)
+    # Not None, which a gradient penalty would take for zero.
+    with pytest.raises(RuntimeError, match='need backend="torch"'):
+        torch.autograd.grad(grad.sum(), args[0], allow_unused=allow_unused)
 
 
 @pytest.mark.parametrize("groups", [None, 1, 2])
@@ -261,3 +286,27 @@ def test_bad_input_is_named(change, named):
     good = {name: t.detach() for name, t in zip(NAMES, inputs(2, 5, 3, 2))}
     with pytest.raises(InvalidInput, match=f"^{named}: expected"):
         selective_scan(**(good | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"u": [[1.0]]}, "u"),
+        ({"u": torch.ones(2, 6, 5, dtype=torch.int64)}, "u"),
+        ({"delta": torch.zeros(2, 5, 6)}, "delta"),
+        ({"A": torch.zeros(5, 4)}, "A"),
+        ({"B": torch.zeros(3, 4)}, "B"),
+        ({"B": torch.zeros(2, 4, 4, 5)}, "B, C"),
+        ({"B": torch.zeros(2, 3, 4, 5), "C": torch.zeros(2, 2, 4, 5)}, "B, C"),
+        ({"C": torch.zeros(2, 4, 6)}, "C"),
+        ({"D": torch.zeros(5)}, "D"),
+        ({"z": torch.zeros(2, 5, 6)}, "z"),
+        ({"delta_bias": [0.5]}, "delta_bias"),
+        ({"delta_bias": torch.zeros(3)}, "delta_bias"),
+    ],
+)
+def test_bad_input_of_the_drop_in_is_named(change, named):
+    good = {"u": torch.zeros(2, 6, 5), "delta": torch.zeros(2, 6, 5), "A": -torch.ones(6, 4)}
+    good |= {"B": torch.zeros(2, 4, 5), "C": torch.zeros(2, 4, 5)}
+    with pytest.raises(InvalidInput, match=f"^{named}: expected"):
+        selective_scan_fn(**(good | change))

@@ -114,3 +114,14 @@ def test_bad_input_is_named():
         DeepICL(3, gate="lstm")
     with pytest.raises(InvalidInput, match=r"^n_layers: expected"):
         DeepICL(3, n_layers=0)
+
+
+def test_layers_refuse_what_does_not_fit_and_take_nothing():
+    for layer in (MambaBlock(8), MambaLayer(8)):
+        assert layer(torch.zeros(2, 0, 8)).shape == (2, 0, 8)
+        assert layer(torch.zeros(0, 3, 8)).shape == (0, 3, 8)
+        for wrong in (torch.zeros(2, 3, 7), torch.zeros(3, 8), [[1.0]]):
+            with pytest.raises(InvalidInput, match=r"^input: expected"):
+                layer(wrong)
+    with pytest.raises(InvalidInput, match=r"^delta: expected"):
+        MambaLayer(8, delta=-1.0)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from lap_warmstart import RowDuals, certify, solve
+from lap_warmstart import ColumnDuals, RowDuals, certify, solve
 from lap_warmstart.instances import FAMILIES, generate, tracking
 from scipy import optimize
 
@@ -101,6 +101,25 @@ def test_gates_against_padding(shape, gate):
         assert certify(cost, r).optimal
         assert (r.u[r.row_to_col < 0] == gate).all()
         assert (r.v[r.col_to_row < 0] == 0.0).all()
+
+
+@pytest.mark.parametrize("size", [1e9, 1e12, 1e17, 1e300, 1.7e308])
+@pytest.mark.parametrize("shape", [(300, 300), (300, 330), (330, 300)])
+def test_huge_seeds_cost_no_digit_of_the_costs(shape, size):
+    # Under duals of 1e17 the reduced costs of U(0, 1) would all be multiples of 16.
+    rng = np.random.default_rng(6)
+    cost = rng.random(shape)
+    expected = solve(cost).objective
+    n, m = shape
+    for start in (
+        RowDuals(rng.uniform(-1.0, 1.0, n) * size), RowDuals(np.where(np.arange(n) == 7, size, 0.0)),
+        RowDuals(np.full(n, -size)), ColumnDuals(rng.uniform(-1.0, 1.0, m) * size), ColumnDuals(np.full(m, size)),
+    ):  # fmt: skip
+        for method in ("core", "dense", "sparse"):
+            for fallback in ("none", "bound", "density"):
+                r = solve(cost, warm_start=start, method=method, fallback=fallback)
+                assert r.objective == pytest.approx(expected, rel=1e-13)
+                assert np.abs(r.v).max() < 1e3
 
 
 def test_exact_duals_need_almost_no_search():

@@ -197,6 +197,26 @@ def test_command_line_exit_codes(tmp_path):
     assert invoke("bench", "--sizes", "30", "--families", "uniform", "--peers", "scipy").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.npy", b""), ("a.npz", b""), ("a.npz", b"PK\x03\x04junk"), ("a.mtx", b""), ("a.csv", b"a,b\n1,2\n"),
+        ("a.csv", b"1,2\n3\n"), ("a.npy", b"\x93NUMPY"),
+    ],
+)  # fmt: skip
+def test_command_line_refuses_damaged_files(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert invoke("solve", tmp_path / name).exit_code == 2
+
+
+@pytest.mark.parametrize("content", ["", "[]", "3", "{}", '{"shape": [2, 2], "row_to_col": [0]}', "\x00"])
+def test_command_line_refuses_damaged_answers(tmp_path, content):
+    np.save(tmp_path / "c.npy", np.eye(2))
+    (tmp_path / "r.json").write_text(content)
+    assert invoke("certify", tmp_path / "c.npy", tmp_path / "r.json").exit_code == 2
+    assert invoke("solve", tmp_path / "c.npy", "--warm", tmp_path / "r.json").exit_code == 2
+
+
 def test_infeasible_pickles():
     error = pickle.loads(pickle.dumps(Infeasible("x", (1,), (2,))))  # noqa: S301
     assert (str(error), error.rows, error.columns) == ("x", (1,), (2,))

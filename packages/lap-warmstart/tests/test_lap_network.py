@@ -1,6 +1,8 @@
 """Features, the NumPy network against torch, predictors, training, instances and the claims at smoke scale."""
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +39,57 @@ def test_row_statistics_equal_numpy():
     rng = np.random.default_rng(1)
     cost = rng.random((40, 70)) * 3.0 + 5.0
     cost[3, 5] = math.inf
-    out = np.empty((40, 4))
-    row_statistics(cost, 5.0, 0.5, out)
-    t = np.ma.masked_invalid((cost - 5.0) * 0.5)
+    out, part = np.empty((40, 4)), np.empty((40, 3))
+    row_statistics(cost, 5.0, np.array([0, 5, 69]), out, part)
+    np.testing.assert_array_equal(part, cost[:, [0, 5, 69]] - 5.0)
+    t = np.ma.masked_invalid(cost - 5.0)
     expected = np.column_stack([t.min(axis=1), t.max(axis=1), t.mean(axis=1), t.std(axis=1)])
     np.testing.assert_allclose(out, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["uniform", "metric", "sparse"])
+def test_statistics_equal_a_plain_reference(family):
+    cost = instances.generate(family, 90, 8)
+    x = row_features(cost, cost.min(axis=0)).x.astype(np.float64)
+    t = cost - cost.min()
+    sample = t[:, np.linspace(0, 89, 64).astype(int)]
+    s = np.median(sample)
+    ordered = np.sort(t, axis=1) / s
+    centred = sample / s - np.median(sample / s, axis=1, keepdims=True)
+    w = np.exp(-(sample / s - ordered[:, :1]))
+    w /= w.sum(axis=1, keepdims=True)
+    expected = {
+        "min": ordered[:, 0], "max": ordered[:, -1], "mean": ordered.mean(axis=1), "std": ordered.std(axis=1),
+        "mad": np.median(np.abs(centred), axis=1), "entropy": -(w * np.log(w)).sum(axis=1),
+        "difficulty": np.log(89 / (ordered[:, -1] - ordered[:, 0] + 1e-9) + 1.0),
+        "share near min": (sample / s <= ordered[:, :1] + 0.1).mean(axis=1),
+    }  # fmt: skip
+    for name, value in expected.items():
+        np.testing.assert_allclose(x[:, NAMES.index(name)], value, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+def test_central_duals_are_optimal():
+    pytest.importorskip("torch")
+    from lap_warmstart.train import central_duals
+
+    for family in ("uniform", "metric", "integers"):
+        cost = instances.generate(family, 80, 9)
+        r = solve(cost)
+        u = central_duals(cost, r)
+        assert u.sum() + (cost - u[:, None]).min(axis=0).sum() == pytest.approx(r.objective, rel=1e-12)
+
+
+def test_the_larger_network_lists_more_columns(tmp_path):
+    pytest.importorskip("torch")
+    from lap_warmstart.train import train
+
+    train(["uniform"], [64], 4, size="paper", epochs=1, rng=0, out=tmp_path / "p.npz", progress=Progress())
+    net = RowDualNet.load(tmp_path / "p.npz")
+    cost = instances.generate("uniform", 64, 0)
+    assert net.listed == 24
+    assert certify(cost, solve(cost, warm_start=net)).optimal
+    with pytest.raises(InvalidInput, match="out"):
+        train(["uniform"], [64], 4, out=tmp_path / "none" / "p.npz")
 
 
 @pytest.mark.parametrize("family", ["uniform", "metric", "lowrank_noise", "block"])
@@ -109,6 +157,22 @@ def test_training_runs_resumes_and_leaves_nothing_behind(tmp_path):
     assert RowDualNet.load(out).record["instances"] == 6
     with pytest.raises(InvalidInput, match="families"):
         train(["nothing"], [64], 6, **options)
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_network(tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "go.py"
+    script.write_text(
+        "from lap_warmstart.train import train\n"
+        "r = train(['uniform', 'metric'], [64], 8, epochs=2, rng=1, out='m.npz')\n"
+        "print('loss', r.validation_loss)\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=300).stdout
+    losses = {line for line in out.splitlines() if line.startswith("loss")}
+    assert len(losses) == 1
+    assert RowDualNet.load(tmp_path / "m.npz").record["epochs"] == 2
 
 
 PREDICTORS = [predict.RowMin(), predict.RowMean(), predict.KthSmallest(3), "net", "auto"]

@@ -115,6 +115,15 @@ def test_partial_has_most_pairs_then_least_cost(cost, value, columns, method):
         solve(cost, method=method)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_square_problems_name_rows_in_any_memory_order(order, method):
+    cost = np.array([[1.0, inf, inf], [2.0, inf, inf], [3.0, 1.0, 1.0]], order=order)
+    with pytest.raises(Infeasible) as caught:
+        solve(cost, method=method)
+    assert (caught.value.rows, caught.value.columns) == ((0, 1), (0,))
+
+
 def test_violator_of_a_larger_conflict():
     with pytest.raises(Infeasible) as caught:
         solve(PARTIAL[2][0])

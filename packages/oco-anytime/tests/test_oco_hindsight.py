@@ -44,6 +44,16 @@ def test_round_domains_equal_an_interior_point_method(make):
             assert domain.contains(found.x, 1e-9)
 
 
+def test_a_product_with_a_ball_is_optimal_to_the_solvers_tolerance():
+    rng = np.random.default_rng(8)
+    domain = domains.Product(domains.Ball(3), domains.Simplex(2))
+    A = rng.standard_normal((40, 5))
+    u = domain.project(0.3 * rng.standard_normal(5))
+    found = best_fixed(domain, rng.standard_normal(5), A, A @ u + 0.1 * rng.random(40))
+    assert found.status == "optimal"
+    assert domain.contains(found.x, 1e-6)
+
+
 def test_a_cost_that_is_not_linear():
     cp = pytest.importorskip("cvxpy")
     found = best_fixed(domains.Box(2, -1, 1), [0, 0], [[1, 1]], [0.5], cost=lambda x: cp.sum_squares(x - 1.0))

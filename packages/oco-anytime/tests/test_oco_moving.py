@@ -204,6 +204,42 @@ def test_callable_hints_are_asked_by_round():
     assert asked == [0, 1, 2]
 
 
+@pytest.mark.parametrize("domain", [domains.Simplex(4), domains.CappedSimplex(4, 1, 0.6)])
+def test_optimistic_steps_along_the_domain_ignore_what_cannot_move_it(domain):
+    rng = np.random.default_rng(4)
+    plain, along, shifted = (OptimisticCOCO(domain, lipschitz=1.0, tangent=t) for t in (False, True, True))
+    u = domain.center()
+    regret = 0.0
+    for _ in range(60):
+        c, a = rng.standard_normal((2, 4)) / 8.0
+        b = float(a @ u)
+        x = along.predict(Hint(c + 0.01, a, b))
+        # constants added to gradients, and to both sides of a constraint, change nothing on the simplex
+        np.testing.assert_allclose(shifted.predict(Hint(c + 0.06, a + 0.02, b + 0.02)), x, atol=1e-9)
+        v = float(a @ x) - b
+        regret += float(c @ (x - u))
+        along.update(c, v, a)
+        shifted.update(c + 0.05, v, a + 0.02)
+        assert regret <= along.certificate().regret_upper + 1e-9
+        x = plain.predict(Hint(c + 0.01, a, b))
+        plain.update(c, float(a @ x) - b, a)
+    assert along.certificate().lipschitz[0] <= 1.0
+    assert along.state_dict()["numbers"]["hm"] < plain.state_dict()["numbers"]["hm"]
+    resumed = OptimisticCOCO(domain, lipschitz=1.0, tangent=True).load_state_dict(along.state_dict())
+    np.testing.assert_array_equal(resumed.predict(), along.predict())
+
+
+def test_an_optimistic_learner_counts_given_constants_that_were_too_small():
+    learner = OptimisticCOCO(BALL, lipschitz=1.0)
+    learner.predict()
+    with pytest.warns(UserWarning, match="exceeded the given Lipschitz"):
+        learner.update([2, 0, 0])
+    learner.predict()
+    learner.update([3, 0, 0])
+    assert learner.certificate().lipschitz_exceeded == 2
+    assert learner.certificate().lipschitz == (3.0, 1.0)
+
+
 def test_optimistic_input_is_checked_and_changes_nothing():
     learner = OptimisticCOCO(BALL)
     with pytest.raises(InvalidInput, match=r"^update:"):

@@ -132,6 +132,17 @@ def test_far_points_are_still_projected():
             assert _nearest(domain, x, y)
 
 
+def test_a_large_polytope_is_projected_on_with_most_coordinates_at_a_bound():
+    n, rng = 520, np.random.default_rng(9)
+    domain = Polytope(rng.standard_normal((30, n)), 5.0 * rng.random(30), lower=-np.ones(n), upper=1.0)
+    for size in (0.3, 1.0, 3.0):
+        y = size * rng.standard_normal(n)
+        x = domain.project(y)
+        assert domain.contains(x, 1e-9)
+        u = domain.support(x - y)
+        assert (y - x) @ (u - x) <= 1e-7 * size * n
+
+
 def test_the_second_line_agrees_with_the_first():
     rng = np.random.default_rng(3)
     for _ in range(60):
@@ -203,6 +214,17 @@ def test_a_flow_is_split_into_routes():
         total[list(path)] += weight
     assert (total <= x + 1e-9).all()
     assert domain.sample_path(x, 0) in [p for p, _ in paths]
+
+
+def test_thousands_of_cycles_are_cancelled():
+    n = 1500
+    pairs = [arc for i in range(n) for arc in ((i, i + 1), (i + 1, i))]
+    domain = FlowPolytope(pairs, 0, n, 1.0, 2.0)
+    x = np.tile([2.0, 1.0], n)
+    assert domain.contains(x)
+    ((path, weight),) = domain.decompose(x)
+    assert weight == pytest.approx(1.0)
+    assert path == tuple(range(0, 2 * n, 2))
 
 
 BAD = [

@@ -132,6 +132,19 @@ def test_environments_have_right_gradients_and_repeat_themselves(name):
         assert max(np.max(env.round(t, u).violation) for t in range(40)) <= 1e-12
 
 
+@pytest.mark.parametrize("risk", ["volatility", "cvar", "turnover"])
+def test_portfolio_constraints_are_convex_and_turnover_covers_the_trades(risk):
+    env = environments.PortfolioRisk("synthetic", 30, risk=risk, limit=1.0, seed=3)
+    rng = np.random.default_rng(1)
+    for t in range(30):
+        x, y = rng.dirichlet(np.ones(env.domain.dim), 2)
+        here, there = env.round(t, x), env.round(t, y)
+        assert there.violation >= here.violation + here.violation_grad @ (y - x) - 1e-9
+        if risk == "turnover":
+            moves = env.returns[t + env.window]
+            assert here.violation + 1.0 >= 100.0 * np.abs(x * (moves - moves @ x)).sum() - 1e-12
+
+
 def test_environments_refuse_bad_input():
     with pytest.raises(InvalidInput, match=r"^network:"):
         environments.OnlineShortestPath("arpanet")

@@ -132,6 +132,11 @@ def test_run_compare_and_project(tmp_path, monkeypatch):
         ("project", "simplex:0"),
         ("run", "opposed", "--resume"),
         ("stream", "--domain", "simplex:x"),
+        ("stream", "--domain", "simplex:3", "--learner", "fixed"),
+        ("stream", "--domain", "simplex:3", "--state", "nowhere/s.json"),
+        ("run", "opposed", "--rounds", "3", "--out", "nowhere/r.npz"),
+        ("compare", "opposed", "--rounds", "3", "--learners", ","),
+        ("compare", "opposed", "--rounds", "3", "--out", "nowhere/r.html"),
     ],
     ids=" ".join,
 )

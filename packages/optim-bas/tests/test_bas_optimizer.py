@@ -4,8 +4,14 @@ import copy
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from lemmata_core import InvalidInput
 from optim_bas import BAS, state_bytes
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 
 HALF = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -114,6 +120,42 @@ def test_the_state_survives_every_way_of_saving_bit_for_bit(dtype, momentum_dtyp
     same_state(optimizer.state_dict()["state"], other.state_dict()["state"])
     copied = copy.deepcopy(optimizer)
     same_state(optimizer.state_dict()["state"], copied.state_dict()["state"])
+
+
+# torch warns although no_dist=True says that this is meant.
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("flat", [False, True])
+def test_the_state_survives_a_distributed_checkpoint_bit_for_bit(dtype, flat, tmp_path):
+    options = StateDictOptions(flatten_optimizer_state_dict=flat)
+    model, optimizer = trained(dtype)
+    other, loaded = trained(dtype, steps=0)
+    before = [p.detach().clone() for p in other.parameters()]
+    dcp.save(
+        {"optim": get_optimizer_state_dict(model, optimizer, options=options)}, checkpoint_id=tmp_path, no_dist=True
+    )
+    state = {"optim": get_optimizer_state_dict(other, loaded, options=options)}
+    dcp.load(state, checkpoint_id=tmp_path, no_dist=True)
+    set_optimizer_state_dict(other, loaded, state["optim"], options=options)
+    same_state(optimizer.state_dict()["state"], loaded.state_dict()["state"])
+    assert all(torch.equal(a, b) for a, b in zip(before, other.parameters()))
+
+
+@pytest.mark.parametrize("cls", [BAS, torch.optim.AdamW])
+def test_a_grad_scaler_skips_the_step_as_for_adamw(cls):
+    param = torch.nn.Parameter(torch.ones(2, 4))
+    optimizer = cls([param], lr=0.1, weight_decay=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for bad in (False, True, False):
+        before, steps = param.detach().clone(), int(optimizer.state[param].get("step", 0))
+        scaler.scale((param * (torch.inf if bad else 1.0)).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        assert torch.equal(before, param) is bad
+        assert int(optimizer.state[param]["step"]) == steps + (not bad)
+    assert scaler.get_scale() == 4.0
+    torch.testing.assert_close(param.detach(), torch.full((2, 4), 0.8))
 
 
 @pytest.mark.parametrize("dtype", HALF)
@@ -386,3 +428,30 @@ def test_the_state_is_an_eighth_of_adamws(row, most):
     assert found.of_adamw <= most
     assert found.bytes == 16 * row + 8 * 16
     assert state_bytes(adamw).of_adamw == 1.0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "keys"),
+    [
+        (torch.float32, {}),
+        (torch.float32, {"nesterov": True, "rounding": "stochastic"}),
+        (torch.float32, {"block": "tensor", "rounding": "stochastic"}),
+        (torch.float32, {"block": 1}),
+        (torch.float32, {"block_dim": 1}),
+        (torch.bfloat16, {"nesterov": True, "rounding": "stochastic", "stochastic_rounding": True}),
+    ],
+)
+def test_a_plain_step_needs_no_more_than_eight_tiles_of_scratch(dtype, keys):
+    """8 x 262144 float32, however large the tensor: its momentum is never decoded as a whole."""
+    param = torch.nn.Parameter(torch.ones(2048, 1024, dtype=dtype))
+    param.grad = torch.ones_like(param)
+    optimizer = BAS([{"params": [param], **keys}], fused=False)
+    optimizer.step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        optimizer.step()
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = most = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        most = max(most, held)
+    assert 0 < most <= 8 * 262_144 * 4

@@ -151,7 +151,7 @@ def test_the_stream_is_uniform():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: encode(torch.zeros(3, dtype=torch.int32), torch.tensor(1.0)), "x: expected a floating-point"),
+        (lambda: encode(torch.zeros(3, dtype=torch.int32), torch.tensor(1.0)), "x: expected a dense floating-point"),
         (lambda: encode(torch.zeros(3), torch.tensor(1.0), dtype=torch.bfloat16), "dtype"),
         (lambda: encode(torch.zeros(3), torch.tensor(1.0), rounding="auto"), "rounding"),
         (lambda: decode(torch.zeros(3), torch.tensor(1.0)), "code: expected a tensor of uint8"),

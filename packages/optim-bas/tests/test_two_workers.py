@@ -6,15 +6,25 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from optim_bas import BAS
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-from sharded_cases import LAYOUTS  # noqa: E402
+from sharded_cases import LAYOUTS, checkpoint_model, kept  # noqa: E402
+
+HALF = [torch.float32, torch.bfloat16, torch.float16]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("workers")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("workers")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
     done = subprocess.run(
         [sys.executable, HERE / "two_workers.py", folder], capture_output=True, text=True, timeout=240, check=False
     )
@@ -84,3 +94,48 @@ def test_runs_that_the_sharding_cuts_are_refused_with_the_nearest(found):
 
 def test_an_exchange_of_sharded_parameters_is_refused(found):
     assert all("FSDP2" in f["exchange-dtensor"]["raised"] for f in found)
+
+
+def test_an_infinity_on_one_worker_makes_all_skip_the_step(found):
+    """GradScaler skips as for AdamW; with local gradients one worker would else wait for the other's signs for ever."""
+    expected = {"skipped": [False, True, False, False], "same": True, "replicas": True}
+    assert [f["scaler"] for f in found] == [expected] * 2
+
+
+def test_a_worker_that_dies_fails_the_others_step_and_leaves_their_weights(found):
+    assert found[0]["dying"]["raised"]
+    assert found[0]["dying"]["unchanged"]
+
+
+def test_from_adamw_takes_a_sharded_state_over(found):
+    for case in (case for f in found for case in f["from-adamw"]):
+        assert case["distance"] <= 1e-5
+        assert case["sharded"]
+
+
+def test_a_mesh_of_two_dimensions(found):
+    assert all(f["mesh"]["distance"] <= 1e-6 for f in found)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_a_sharded_state_survives_a_distributed_checkpoint_bit_for_bit(found, dtype):
+    assert [f["checkpoints"][str(dtype).removeprefix("torch.")] for f in found] == [True, True]
+
+
+# torch warns although no_dist=True says that this is meant.
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("dtype", HALF)
+def test_one_process_goes_on_from_the_checkpoint_of_two(found, folder, dtype):
+    name = str(dtype).removeprefix("torch.")
+    model = checkpoint_model(dtype)
+    optimizer = BAS(model.parameters())
+    state = {"optim": get_optimizer_state_dict(model, optimizer)}
+    dcp.load(state, checkpoint_id=folder / f"dcp-{name}", no_dist=True)
+    set_optimizer_state_dict(model, optimizer, state["optim"])
+    expected = torch.load(folder / f"dcp-{name}.pt", weights_only=True)
+    loaded = dict(kept(optimizer))
+    assert list(loaded) == list(expected)
+    for key, value in expected.items():
+        assert loaded[key].dtype == value.dtype
+        assert torch.equal(loaded[key], value), key
+    assert optimizer.param_groups[0]["betas"] == (0.9, 0.95)

@@ -1,7 +1,9 @@
 """What two gloo processes find, case by case, as one JSON document: run by `test_two_workers.py`."""
 
 import json
+import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -204,6 +206,52 @@ def half(rank):
     return {"replicas": identical([param.detach().view(torch.int16).int()])}
 
 
+def scaler(rank):
+    """One worker alone finds an infinity in step 1: all skip; the other steps are those without a scaler."""
+    own, plain = params(), params()
+    scaled, bare = (BAS(list(p.values()), **HYPER, exchange=SignExchange()) for p in (own, plain))
+    amp = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    skipped = []
+    for step in range(4):
+        amp.scale(torch.zeros(1))
+        for name in SHAPES:
+            plain[name].grad = gradient(name, step, rank)
+            own[name].grad = gradient(name, step, rank) * amp.get_scale()
+        if step == 1 and rank == 1:
+            own["w"].grad[0, 0] = torch.inf
+        if step == 2:
+            amp.unscale_(scaled)
+        before = [p.detach().clone() for p in own.values()]
+        amp.step(scaled)
+        amp.update()
+        skipped.append(all(torch.equal(a, b) for a, b in zip(before, own.values())))
+        if step != 1:
+            bare.step()
+    same = all(torch.equal(own[name], plain[name]) for name in SHAPES)
+    return {"skipped": skipped, "same": same, "replicas": identical(own.values())}
+
+
+def dying(rank, finish):
+    """The other worker dies between two steps: this one's step fails, and its weights stay."""
+    own = params()
+    groups = [{"params": [own["w"], own["e"]]}, {"params": [own["b"], own["s"]], "algorithm": "adamw"}]
+    optimizer = BAS(groups, **HYPER, exchange=SignExchange())
+    for step in range(2):
+        for name, param in own.items():
+            param.grad = gradient(name, step, rank)
+        if step == 1 and rank == 1:
+            finish({})
+            os._exit(0)
+        before = [p.detach().clone() for p in own.values()]
+        try:
+            optimizer.step()
+            raised = ""
+        except RuntimeError as error:
+            raised = str(error)
+    finish({"raised": raised, "unchanged": all(torch.equal(a, b) for a, b in zip(before, own.values()))})
+    os._exit(0)
+
+
 CASES = {
     "mean": mean_is_the_average,
     "mean-nesterov": lambda rank: mean_is_the_average(rank, nesterov=True),
@@ -216,17 +264,21 @@ CASES = {
     "ddp": ddp,
     "adamw": adamw_groups,
     "half": half,
+    "scaler": scaler,
 }
 
 
 def worker(rank, folder):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    from sharded_cases import SHARDED
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2, timeout=timedelta(seconds=60)
+    )
+    from sharded_cases import SHARDED, checkpoints
 
     found = {name: case(rank) for name, case in {**CASES, **SHARDED}.items()}
-    Path(folder, f"{rank}.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
+    found["checkpoints"] = checkpoints(rank, folder)
+    # The last, since it leaves no group to go on with.
+    dying(rank, lambda end: Path(folder, f"{rank}.json").write_text(json.dumps({**found, "dying": end})))
 
 
 if __name__ == "__main__":

@@ -104,3 +104,9 @@ def test_train_refuses_what_it_cannot_do_in_one_line(words):
     done = run("train", *words)
     assert done.exit_code == 2
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_training(tmp_path):
+    done = run("train", "--steps", "100000", "--save", tmp_path / "none" / "o.pt")
+    assert done.exit_code != 0
+    assert "step" not in done.stdout

@@ -1,11 +1,19 @@
 """Which tensor is a matrix, which way round, and what `describe` says about it."""
 
+import warnings
+
 import pytest
 import torch
 from lemmata_core import InvalidInput
 from optim_rmnp import RMNP, describe, param_groups, row_normalize
 from optim_rmnp.layout import matrix_views, read_layout
 from torch import nn
+
+
+def _old_weight_norm(module):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.utils.weight_norm(module)
 
 
 class Conv1D(nn.Module):
@@ -222,3 +230,20 @@ def test_describe_agrees_with_the_step_taken():
         p.grad = torch.randn(row.shape)
         RMNP([{"params": [p], **keys}], lr=1.0, weight_decay=0.0).step()
         assert p.square().mean().sqrt().item() == pytest.approx(row.update_rms, rel=1e-5)
+
+
+@pytest.mark.parametrize("wrap", [torch.nn.utils.parametrizations.weight_norm, _old_weight_norm])
+def test_the_lengths_of_weight_norm_are_vectors_and_its_directions_matrices(wrap):
+    model = torch.nn.Sequential(wrap(torch.nn.Linear(6, 8)), wrap(torch.nn.Conv1d(8, 4, 3)))
+    kinds = {name: (g["algorithm"], g["weight_decay"]) for g in param_groups(model) for name in g["param_names"]}
+    lengths = [name for name in kinds if name.endswith(("original0", "weight_g"))]
+    directions = [name for name in kinds if name.endswith(("original1", "weight_v"))]
+    assert len(lengths) == len(directions) == 2
+    assert all(kinds[name] == ("adamw", 0.0) for name in lengths)
+    assert all(kinds[name] == ("rmnp", 0.1) for name in directions)
+
+
+def test_the_biases_of_attention_are_vectors_though_they_have_three_dimensions():
+    model = torch.nn.MultiheadAttention(8, 2, add_bias_kv=True)
+    adamw = {name for g in param_groups(model) if g["algorithm"] == "adamw" for name in g["param_names"]}
+    assert {"bias_k", "bias_v"} <= adamw

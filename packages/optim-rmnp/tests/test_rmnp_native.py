@@ -3,7 +3,7 @@
 import pytest
 import torch
 from optim_rmnp import RMNP
-from optim_rmnp.native import Matrix, step_matrices
+from optim_rmnp.native import step_matrices
 from optim_rmnp.step import Rule, step_rows
 
 SHAPES = [(1, 1), (1, 7), (5, 1), (3, 64), (17, 33), (64, 128), (130, 257), (200, 70)]
@@ -26,10 +26,10 @@ def test_kernel_agrees_with_the_plain_step_to_two_ulp(shape, transposed, nestero
     step_rows(*plain, rule)
     if transposed:
         turned = [t.t().contiguous() for t in native]
-        step_matrices([Matrix(*turned, rule, True)])
+        step_matrices([(*turned, rule, True)])
         native = [t.t() for t in turned]
     else:
-        step_matrices([Matrix(*native, rule)])
+        step_matrices([(*native, rule, False)])
     # An entry of the result is a difference: its error is counted in ulp of the larger term.
     size = torch.maximum(w.abs(), torch.full_like(w, 0.012))
     assert ((plain[0] - native[0]).abs() <= 2 * size * 2**-23).all()
@@ -45,7 +45,7 @@ def test_kernel_follows_torch_lerp_for_every_weight(momentum):
     rule = Rule(0.01, 0.0, momentum, True, 1e-12, 1.0)
     plain, native = matrices((4, 9)), matrices((4, 9))
     step_rows(*plain, rule)
-    step_matrices([Matrix(*native, rule)])
+    step_matrices([(*native, rule, False)])
     torch.testing.assert_close(native[0], plain[0], rtol=3e-7, atol=1e-8)
     torch.testing.assert_close(native[2], plain[2], rtol=3e-7, atol=1e-7)
 
@@ -74,7 +74,7 @@ def test_number_of_threads_changes_no_bit():
             torch.set_num_threads(threads)
             for transposed in (False, True):
                 tensors = matrices((1100, 500))
-                step_matrices([Matrix(*tensors, rule, transposed)])
+                step_matrices([(*tensors, rule, transposed)])
                 results.append(tensors)
     finally:
         torch.set_num_threads(before)
@@ -93,6 +93,33 @@ def test_parameters_are_stepped_on_several_threads_as_on_one():
     finally:
         torch.set_num_threads(before)
     assert torch.equal(*ends)
+
+
+def test_many_matrices_of_all_kinds_are_stepped_as_each_alone():
+    before = torch.get_num_threads()
+    rules = [Rule(0.01, 0.1, 0.95, True, 1e-12, 1.0), Rule(0.02, 0.0, 0.5, False, 1e-12, 1.2, maximize=True, hold=True)]
+    shapes = [(1, 1), (7, 3), (1100, 500), (5, 2000), (600, 600), (3, 1)]
+    kinds = [(shape, rules[i % 2], i % 3 == 0) for i, shape in enumerate(shapes)]
+    alone = [matrices(shape) for shape, _, _ in kinds]
+    for tensors, (_, rule, transposed) in zip(alone, kinds):
+        step_matrices([(*tensors, rule, transposed)])
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            together = [matrices(shape) for shape, _, _ in kinds]
+            step_matrices([(*tensors, rule, turned) for tensors, (_, rule, turned) in zip(together, kinds)])
+            for a, b in zip(alone, together):
+                assert all(torch.equal(x, y) for x, y in zip(a, b))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_gradient_of_another_shape_is_refused_before_the_kernel_trusts_it():
+    p = torch.nn.Parameter(torch.zeros(4, 6))
+    p.grad = torch.ones(4, 6)
+    p.data = torch.zeros(8, 6)
+    with pytest.raises(ValueError, match=r"shape \(8, 6\).*shape \(4, 6\)"):
+        RMNP([p]).step()
 
 
 def test_fused_false_never_touches_the_kernel(monkeypatch):

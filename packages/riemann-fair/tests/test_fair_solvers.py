@@ -256,3 +256,27 @@ def test_sorting_nodes_by_degree_changes_nothing(weights, monkeypatch):
 def test_constants_that_cannot_be_used_are_refused(change):
     with pytest.raises(ValueError, match=next(iter(change))):
         RADMMParams(**change)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_radmm_without_groups_reaches_the_plain_optimum(seed):
+    # A void constraint has no residual to stop at.
+    rng = np.random.default_rng(seed)
+    W = np.triu(rng.random((30, 30)))
+    found = fair_embedding(W + W.T, None, 3, solver="radmm", rng=seed)
+    exact = fair_embedding(W + W.T, None, 3, solver="dense")
+    assert found.status == "converged"
+    assert found.objective == pytest.approx(exact.objective, rel=1e-3)
+
+
+def test_radmm_leaves_a_circle_on_a_small_graph():
+    # With a penalty of 1 two of these five starts go round for good.
+    rng = np.random.default_rng(2)
+    n = int(rng.integers(6, 14))
+    W = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.5), 1)
+    W = W + W.T + 0.1 * np.eye(n)
+    groups = np.arange(n) % 2
+    exact = fair_embedding(W, groups, 4, solver="dense")
+    for seed in range(5):
+        found = fair_embedding(W, groups, 4, solver="radmm", rng=seed)
+        assert found.objective == pytest.approx(exact.objective, rel=2e-3)

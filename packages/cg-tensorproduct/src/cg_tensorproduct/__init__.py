@@ -9,13 +9,14 @@ from cg_tensorproduct.coupling import (
     coupling_coefficient,
     gaunt_coefficient,
 )
+from cg_tensorproduct.explaining import explain
 from cg_tensorproduct.full import FullTensorProduct
 from cg_tensorproduct.harmonics import tensor_harmonic_product
 from cg_tensorproduct.irreps import Irrep, Irreps
 from cg_tensorproduct.rotation import rotation_matrix
 from cg_tensorproduct.signals import SignalOutput, SignalTensorProduct, signal_product
 from cg_tensorproduct.tensor_product import ElementwiseTensorProduct, FullyConnectedTensorProduct, TensorProduct
-from cg_tensorproduct.tuning import AutotuneReport, autotune, choose_algorithm, explain
+from cg_tensorproduct.tuning import AutotuneReport, autotune, choose_algorithm
 from cg_tensorproduct.wigner import wigner_3j
 
 __all__ = [

@@ -10,7 +10,7 @@ import typer
 from lemmata_core import InvalidInput
 from lemmata_core.cli import JsonOption, app, emit
 
-from cg_tensorproduct import measure, tuning
+from cg_tensorproduct import explaining, measure, tuning
 from cg_tensorproduct.coupling import coupling_coefficient, triangle
 from cg_tensorproduct.full import FullTensorProduct
 from cg_tensorproduct.irreps import Irreps
@@ -75,7 +75,7 @@ def bench_fc(
 @main.command()
 def explain(irreps_in1: str, irreps_in2: str, batch: Batch = 64) -> None:
     """Say which paths a full product has, what the algorithms cost, and which one runs."""
-    typer.echo(tuning.explain(FullTensorProduct(irreps_in1, irreps_in2), batch))
+    typer.echo(explaining.explain(FullTensorProduct(irreps_in1, irreps_in2), batch))
 
 
 @main.command()
@@ -121,7 +121,13 @@ def _show(found: measure.Table, plot: Path | None, *, as_json: bool) -> None:
         _plot(found, plot)
     if as_json:
         emit(found, as_json=True)
-        return
+    else:
+        _print(found)
+    if found.interrupted:
+        raise typer.Exit(130)
+
+
+def _print(found: measure.Table) -> None:
     head = f"{'case':>16} {'fwd ms':>9} {'cpu ms':>9} {'f+b ms':>9}"
     typer.echo(head + (f"   {found.peer}: {'fwd ms':>9} {'f+b ms':>9}  peer/ours fwd, f+b" if found.peer else ""))
     for row in found.rows:

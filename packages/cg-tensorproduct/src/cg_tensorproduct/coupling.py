@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 _SQRT_HALF = sqrt(0.5)
+_CLEAR = 1e-8  # far above the rounding of an entry of a unit vector
 _PLAIN_ENOUGH = 16  # up to this l1 + l2 LAPACK's vectors are exact to 4e-15 as they come
 
 
@@ -41,7 +42,6 @@ def first_m1(l1: int, l2: int, M: int) -> int:
     return max(-l1, M - l2)
 
 
-@lru_cache(maxsize=65536)
 def block(l1: int, l2: int, M: int) -> Array:
     """The orthogonal matrix <l1 m1 l2 M-m1 | l3 M> of one magnetic number.
 
@@ -56,28 +56,47 @@ def block(l1: int, l2: int, M: int) -> Array:
         Rows m1 = max(-l1, M - l2) .. min(l1, M + l2), columns l3 = max(|l1 - l2|, M) .. l1 + l2. Condon-Shortley
         phase: the entry of the largest m1 is positive.
     """
-    if l1 < l2:  # exchange symmetry: rows reversed, columns times (-1)^(l1+l2-l3)
-        mirrored = block(l2, l1, M)[::-1].copy()
-        mirrored[:, -2::-2] *= -1
-        mirrored.flags.writeable = False
-        return mirrored
-    m1 = np.arange(first_m1(l1, l2, M), min(l1, M + l2) + 1)
+    return blocks(l1, l2)[M]
+
+
+@lru_cache(maxsize=1024)
+def blocks(l1: int, l2: int) -> tuple[Array, ...]:
+    """`block` for every M = 0 .. l1 + l2, at once because the arrays are small and calls of numpy are not."""
+    made = _mirrored(blocks(l2, l1)) if l1 < l2 else _made_blocks(l1, l2)
+    for vectors in made:
+        vectors.flags.writeable = False
+    return tuple(made)
+
+
+def _mirrored(given: tuple[Array, ...]) -> list[Array]:
+    """Exchange symmetry: rows reversed, columns times (-1)^(l1+l2-l3)."""
+    made = [vectors[::-1].copy() for vectors in given]
+    for vectors in made:
+        vectors[:, -2::-2] *= -1
+    return made
+
+
+def _made_blocks(l1: int, l2: int) -> list[Array]:
+    M = np.arange(l1 + l2 + 1)[:, None]
+    m1 = np.maximum(-l1, M - l2) + np.arange(2 * l2 + 1)  # past the end of the shorter blocks: not read
     m2 = M - m1
-    if len(m1) == 1:
-        vectors = np.ones((1, 1))
-    else:
-        a, b = m1[:-1], m2[:-1]
-        diagonal = (l1 * (l1 + 1) + l2 * (l2 + 1) + 2 * m1 * m2).astype(float)
-        squares = ((l1 - a) * (l1 + a + 1) * (l2 + b) * (l2 - b + 1)).astype(float)
-        l3 = np.arange(max(l1 - l2, M), l1 + l2 + 1)
-        eigenvalues = (l3 * (l3 + 1)).astype(float)
-        off = np.sqrt(squares)
-        vectors = _eigenvectors(diagonal, off)
+    diagonal = (l1 * (l1 + 1) + l2 * (l2 + 1) + 2 * m1 * m2).astype(float)
+    squares = ((l1 - m1) * (l1 + m1 + 1) * (l2 + m2) * (l2 - m2 + 1)).astype(float)
+    off = np.sqrt(np.maximum(squares, 0))
+    l3 = np.arange(l1 - l2, l1 + l2 + 1)
+    eigenvalues = (l3 * (l3 + 1)).astype(float)
+    made = []
+    for k in range(l1 + l2 + 1):
+        n = min(2 * l2, l1 + l2 - k) + 1
+        if n == 1:
+            made.append(np.ones((1, 1)))
+            continue
+        vectors = _eigenvectors(diagonal[k, :n], off[k, : n - 1])
         if l1 + l2 > _PLAIN_ENOUGH:
-            vectors = _refine(vectors, diagonal, squares, eigenvalues)
-        _fix_signs(vectors, diagonal, off, eigenvalues)
-    vectors.flags.writeable = False
-    return vectors
+            vectors = _refine(vectors, diagonal[k, :n], squares[k, : n - 1], eigenvalues[-n:])
+        made.append(vectors)
+    _fix_signs(made, diagonal, off, eigenvalues)
+    return made
 
 
 def _eigenvectors(diagonal: Array, off: Array) -> Array:
@@ -126,27 +145,44 @@ def _refine(vectors: Array, diagonal: Array, squares: Array, eigenvalues: Array)
     return np.asarray(corrected - 0.5 * excess * corrected)
 
 
-def _fix_signs(vectors: Array, diagonal: Array, off: Array, eigenvalues: Array) -> None:
-    """Make the entry of the largest m1 positive, where it may lie far below rounding.
+def _fix_signs(made: list[Array], diagonal: Array, off: Array, eigenvalues: Array) -> None:
+    """Make the entry of the largest m1 positive in every column, where it may lie far below rounding.
 
-    Its sign is carried inwards by the three-term recursion, which is stable in that direction as long as the vector
-    grows, to the first entry above a fifth of the largest; there the computed sign can be trusted.
+    An eigenvector of a tridiagonal matrix with positive off-diagonals changes its sign once for each larger
+    eigenvalue, so either end that stands clear of rounding decides.
     """
-    magnitude = np.abs(vectors)
-    top = magnitude.max(axis=0)
-    direct = magnitude[-1] > 0.2 * top
-    vectors[:, direct] *= np.sign(vectors[-1, direct])
-    for column in np.flatnonzero(~direct):
-        after, here = 0.0, 1.0
-        k = len(diagonal) - 1
-        while magnitude[k, column] <= 0.2 * top[column]:
-            coupled = off[k] * after if k < len(off) else 0.0
-            before = ((eigenvalues[column] - diagonal[k]) * here - coupled) / off[k - 1]
-            scale = max(abs(before), abs(here))
-            after, here = here / scale, before / scale
-            k -= 1
-        if here * vectors[k, column] < 0:
-            vectors[:, column] *= -1
+    changes = 1 - 2 * (np.arange(len(eigenvalues) - 1, -1, -1) % 2)
+    ends = np.concatenate([vectors[-1] for vectors in made])
+    others = np.concatenate([vectors[0] * changes[-len(vectors) :] for vectors in made])
+    decided = np.where(np.abs(ends) > _CLEAR, ends, others)
+    signs, unclear = np.where(decided < 0, -1.0, 1.0), np.abs(decided) <= _CLEAR
+    start = 0
+    for k, vectors in enumerate(made):
+        n = len(vectors)
+        vectors *= signs[start : start + n]
+        if unclear[start : start + n].any():
+            for column in np.flatnonzero(unclear[start : start + n]):
+                eigenvalue = float(eigenvalues[len(eigenvalues) - n + column])
+                _carry_sign(vectors[:, column], diagonal[k, :n], off[k, : n - 1], eigenvalue)
+        start += n
+
+
+def _carry_sign(vector: Array, diagonal: Array, off: Array, eigenvalue: float) -> None:
+    """Carry the sign of the last entry inwards by the three-term recursion, which is stable in that direction as long
+    as the vector grows, to the first entry above a fifth of the largest; there the computed sign can be trusted.
+    """
+    magnitude = np.abs(vector)
+    enough = 0.2 * magnitude.max()
+    after, here = 0.0, 1.0
+    k = len(diagonal) - 1
+    while magnitude[k] <= enough:
+        coupled = off[k] * after if k < len(off) else 0.0
+        before = ((eigenvalue - diagonal[k]) * here - coupled) / off[k - 1]
+        scale = max(abs(before), abs(here))
+        after, here = here / scale, before / scale
+        k -= 1
+    if here * vector[k] < 0:
+        vector *= -1
 
 
 def real_basis(l: int) -> NDArray[np.complex128]:  # noqa: E741

@@ -8,16 +8,39 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from lemmata_core import InvalidInput
 
-from cg_tensorproduct.legendre import azimuth, by_order, gauss_grid, harmonics, legendre
+from cg_tensorproduct.legendre import LARGEST_DEGREE, azimuth, by_order, gauss_grid, harmonics, legendre
 
 Tensor = torch.Tensor
+LARGEST_TABLES = 1 << 29  # 4 GiB in float64
 
 
 def grid_sizes(lmax1: int, lmax2: int, lmax_out: int) -> tuple[int, int]:
     """The fewest nodes in theta and phi that keep everything up to `lmax_out` exact."""
     total = lmax1 + lmax2 + lmax_out
     return total // 2 + 1, total + 1
+
+
+def automatic(lmax: tuple[int, int, int]) -> str:
+    """The transform that "auto" stands for: dense while its matrices stay small."""
+    return "dense" if max(lmax) <= 8 else "separable"
+
+
+def check_grid(name: str, lmax: tuple[int, int, int]) -> None:
+    """Raise if the tables of a transform would not fit, or if its Legendre functions would underflow."""
+    theta, phi = grid_sizes(*lmax)
+    if name == "auto":
+        name = automatic(lmax)
+    if name == "dense":
+        entries = theta * phi * (3 * (lmax[0] + 1) ** 2 + 3 * (lmax[1] + 1) ** 2 + (lmax[2] + 1) ** 2)
+    else:
+        nodes = 2 * (sum(lmax) + 2) if name == "fourier2d" else theta
+        entries = nodes * sum(weight * (2 * k + 1) * (k + 1) for weight, k in zip((3, 3, 1), lmax))
+    if entries > LARGEST_TABLES or max(lmax) > LARGEST_DEGREE:
+        expected = f"degrees whose grid fits ({LARGEST_DEGREE} at most, and {LARGEST_TABLES:.3g} entries of its tables)"
+        got = f"degrees {lmax} with transform={name!r}: {entries:.3g} entries"
+        raise InvalidInput.argument("lmax1, lmax2, lmax_out", expected=expected, got=got)
 
 
 class DenseTransform:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
+from lemmata_core import InvalidInput
 from torch import nn
 
 from cg_tensorproduct import inputs, ops
+from cg_tensorproduct.costs import Costs, modelled
 from cg_tensorproduct.coupling import clebsch_gordan
-from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths
+from cg_tensorproduct.instructions import Instruction
+from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths, irrep_scale
 from cg_tensorproduct.plans import ALGORITHMS, build_plan
 from cg_tensorproduct.store import Store
-from cg_tensorproduct.tuning import Costs, autotune, is_measured, pick, tuning_state
+from cg_tensorproduct.tuning import Tunable, pick, tune_once, tuning_state
 
 Tensor = torch.Tensor
-_TUNE = os.environ.get("CG_TENSORPRODUCT_AUTOTUNE") == "1"
 
 
 class FullTensorProduct(nn.Module):
@@ -48,18 +49,25 @@ class FullTensorProduct(nn.Module):
         Keep to the model's choice, whatever `autotune` has measured.
     validate : bool
         Raise on NaN or infinite input (costs a synchronisation of the device).
+    allow_tf32 : bool or None
+        Whether matrix products of float32 may be computed in TF32 or less, outside of compiled regions: never by
+        default, whatever `torch.set_float32_matmul_precision` says; None follows torch.
 
     Attributes
     ----------
     irreps_in1, irreps_in2, irreps_out : Irreps
         Inputs simplified (neighbours of one irrep merged), output sorted by degree, odd before even, not merged.
     paths : list of Path
+    weight_numel, internal_weights, shared_weights
+        0, False and True, for code that asks a product of e3nn for them.
 
     Raises
     ------
     InvalidInput
         If irreps do not parse, an option is unknown, or the filter names an irrep that no path reaches.
     """
+
+    weight_numel, internal_weights, shared_weights = 0, False, True
 
     def __init__(
         self,
@@ -75,8 +83,10 @@ class FullTensorProduct(nn.Module):
         inference: bool = False,
         deterministic: bool = False,
         validate: bool = False,
+        allow_tf32: bool | None = False,
     ) -> None:
         super().__init__()
+        dtype, device = inputs.check_options(dtype, device)
         found = full_paths(irreps_in1, irreps_in2, filter_ir_out, irrep_normalization)
         self.irreps_in1, self.irreps_in2, self.irreps_out = found.irreps_in1, found.irreps_in2, found.irreps_out
         self.paths = found.paths
@@ -85,17 +95,19 @@ class FullTensorProduct(nn.Module):
         self.layout = check_choice("layout", layout, LAYOUTS)
         self.inference, self.deterministic, self.validate = inference, deterministic, validate
         self._filtered = filter_ir_out is not None
-        self._problem = found.problem(layout)
+        if allow_tf32 not in (True, False, None):
+            raise InvalidInput.argument("allow_tf32", expected="True, False or None", got=repr(allow_tf32))
+        self._problem = found.problem(layout, allow_tf32)
         self._dims = self._problem.dim1, self._problem.dim2, self._problem.dim_out
         self._costs = Costs.of(self._problem)
         self._store = Store(build_plan, self._problem)
-        self._chosen: dict[tuple[int, torch.dtype, torch.device], tuple[str, int]] = {}
+        self._chosen: dict[tuple[int, torch.dtype, torch.device, bool], tuple[str, int]] = {}
         # e3nn's class registers both, so its state_dict loads here and ours there.
         self.register_buffer("weight", torch.zeros(0))
         self.register_buffer("output_mask", torch.ones(self.irreps_out.dim))
         self._register_load_state_dict_pre_hook(drop_generated_code)
         if algorithm != "auto":
-            self._store.get(algorithm, dtype or torch.get_default_dtype(), torch.device(device or "cpu"))
+            self._store.get(algorithm, dtype or torch.get_default_dtype(), device or torch.device("cpu"))
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         """The product of two batches of features.
@@ -116,9 +128,10 @@ class FullTensorProduct(nn.Module):
             If a last axis, dtype, device or batch shape does not fit.
         """
         # Small products cost less than their checks would, so the ordinary case (two matrices that fit) passes at once.
-        plain = x1.dim() == 2 == x2.dim() and x1.shape[0] == x2.shape[0] and x1.dtype == x2.dtype == torch.float32
+        tensors = isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.layout == x2.layout == torch.strided
+        plain = tensors and x1.dim() == 2 == x2.dim() and x1.shape[0] == x2.shape[0]
         fits = plain and (x1.shape[1], x2.shape[1]) == self._dims[:2] and x1.device == x2.device
-        if fits and not self.validate and not torch.is_autocast_enabled(x1.device.type):
+        if fits and x1.dtype == x2.dtype == torch.float32 and not self.validate and not inputs.autocast_enabled(x1):
             return self._rows(x1, x2)
         return self._general(x1, x2)
 
@@ -134,7 +147,7 @@ class FullTensorProduct(nn.Module):
         batch = x1.shape[:-1]
         work, out = inputs.working_dtype(x1, x2)
         rows1, rows2 = x1.reshape(batch.numel(), dim1).to(work), x2.reshape(batch.numel(), dim2).to(work)
-        if torch.is_autocast_enabled(x1.device.type):
+        if inputs.autocast_enabled(x1):
             with torch.autocast(x1.device.type, enabled=False):
                 z = self._rows(rows1, rows2)
         else:
@@ -143,6 +156,20 @@ class FullTensorProduct(nn.Module):
 
     def _rows(self, x1: Tensor, x2: Tensor) -> Tensor:
         return ops.product(self._store.get(self._choice(x1, x2), x1.dtype, x1.device), x1, x2)
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        """The paths as e3nn lists them: mode uvuv without weights."""
+        return [
+            Instruction(
+                *path[:3],
+                "uvuv",
+                False,
+                irrep_scale(path.l1, path.l2, path.l3, self.irrep_normalization),
+                (self.irreps_in1[path.i1].mul, self.irreps_in2[path.i2].mul),
+            )
+            for path in self.paths
+        ]
 
     def inverse(self, z: Tensor) -> Tensor:
         """From the coupled basis back to the product basis: ``inverse(forward(x, y))`` is the outer product of x and y.
@@ -183,14 +210,23 @@ class FullTensorProduct(nn.Module):
             return self.algorithm
         if torch.compiler.is_compiling():
             return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=False)
-        key = x.shape[0], x.dtype, x.device
+        gradients = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
+        key = x.shape[0], x.dtype, x.device, gradients
         chosen = self._chosen.get(key)
         if chosen is None or chosen[1] != tuning_state():
-            if _TUNE and not self.deterministic and x.shape[0] > 0 and not is_measured(self._costs, *key):
-                autotune(self, x.shape[0], backward=x.requires_grad or y.requires_grad, dtype=x.dtype)
-            name = pick(self._costs, *key, native=True, measured=not self.deterministic)
+            if not self.deterministic:
+                tune_once(self, self._costs.key, *key[:3], backward=gradients)
+            measured = not self.deterministic
+            name = pick(self._costs, *key[:3], native=True, measured=measured, backward=gradients)
             chosen = self._chosen[key] = name, tuning_state()
         return chosen[0]
+
+    def _tunable(self, batch: int, dtype: torch.dtype, device: torch.device) -> Tunable:
+        def run(name: str, x: Tensor, y: Tensor) -> Tensor:
+            return ops.product(self._store.get(name, dtype, device), x, y)
+
+        shapes = (batch, self._dims[0]), (batch, self._dims[1])
+        return Tunable(self._costs.key, modelled(self._costs, batch, dtype, device), shapes, run)
 
     def extra_repr(self) -> str:
         """Irreps, number of paths and algorithm."""

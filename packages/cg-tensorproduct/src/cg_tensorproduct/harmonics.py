@@ -17,6 +17,7 @@ import torch
 from lemmata_core import InvalidInput
 
 from cg_tensorproduct.coupling import check_degrees, clebsch_gordan, gaunt_coefficient, triangle
+from cg_tensorproduct.inputs import check_tensor
 from cg_tensorproduct.legendre import gauss_grid, harmonics
 
 Triple = tuple[int, int, int]
@@ -84,13 +85,16 @@ def tensor_harmonic_product(
         If a degree is negative, an offset breaks a triangle |l - s| <= j <= l + s, or a last axis does not fit.
     """
     j = check_degrees(j1, j2, j3)
+    if not isinstance(s, (tuple, list)) or len(s) != 3 or not isinstance(offsets, (tuple, list)) or len(offsets) != 3:
+        raise InvalidInput.argument("s, offsets", expected="three integers each", got=(s, offsets))
     values = check_degrees(*s)
     degrees = tuple(a + b for a, b in zip(j, offsets))
-    if len(s) != 3 or len(offsets) != 3 or any(d < 0 or not triangle(d, v, k) for d, v, k in zip(degrees, values, j)):
+    if any(d < 0 or not triangle(d, v, k) for d, v, k in zip(degrees, values, j)):
         raise InvalidInput.argument(
             "offsets", expected=f"l = j + offset with |l - s| <= j <= l + s for j = {j}", got=offsets
         )
     for name, tensor, degree in (("x", x, j[0]), ("y", y, j[1])):
+        check_tensor(name, tensor)
         if tensor.dim() == 0 or tensor.shape[-1] != 2 * degree + 1:
             raise InvalidInput.argument(name, expected=f"{2 * degree + 1} columns", got=f"shape {tuple(tensor.shape)}")
     total = sum(degrees)

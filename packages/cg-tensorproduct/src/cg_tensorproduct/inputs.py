@@ -9,12 +9,35 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _HALF = (torch.float16, torch.bfloat16)
 
 
-def check_last_axis(name: str, x: torch.Tensor, of: str, what: object, dim: int) -> None:
-    """Raise unless `x` is a floating tensor whose last axis has `dim` columns."""
+def check_options(dtype: object, device: object) -> tuple[torch.dtype | None, torch.device | None]:
+    """The options `dtype` and `device` of a constructor, or `InvalidInput` if they are none."""
+    if dtype is not None and dtype not in FLOATS:
+        raise InvalidInput.argument("dtype", expected="a floating torch.dtype", got=repr(dtype))
+    try:
+        return dtype, None if device is None else torch.device(device)  # type: ignore[call-overload]
+    except (RuntimeError, TypeError):
+        raise InvalidInput.argument("device", expected="a device such as 'cpu' or 'cuda:0'", got=repr(device)) from None
+
+
+def check_tensor(name: str, x: object) -> None:
+    """Raise unless `x` is a dense floating tensor."""
     if not isinstance(x, torch.Tensor):
         raise InvalidInput.argument(name, expected="a torch.Tensor", got=type(x).__name__)
     if x.dtype not in FLOATS:
         raise InvalidInput.argument(name, expected="a floating dtype", got=str(x.dtype))
+    if x.layout != torch.strided:
+        raise InvalidInput.argument(name, expected="a dense tensor", got=str(x.layout))
+
+
+def autocast_enabled(x: torch.Tensor) -> bool:
+    """Whether autocast is on where `x` lives (torch raises for the meta device)."""
+    kind = x.device.type
+    return kind != "meta" and torch.is_autocast_enabled(kind)
+
+
+def check_last_axis(name: str, x: torch.Tensor, of: str, what: object, dim: int) -> None:
+    """Raise unless `x` is a floating tensor whose last axis has `dim` columns."""
+    check_tensor(name, x)
     if x.dim() == 0 or x.shape[-1] != dim:
         columns = f"{x.shape[-1]} columns" if x.dim() else "no columns"
         raise InvalidInput(f"{name} has {columns}, {of} '{what}' needs {dim}")
@@ -24,7 +47,7 @@ def check_same(name1: str, x1: torch.Tensor, name2: str, x2: torch.Tensor) -> No
     """Raise unless two tensors agree in device and (outside autocast) in dtype."""
     if x1.device != x2.device:
         raise InvalidInput.argument(name2, expected=f"a tensor on {x1.device}, where {name1} is", got=str(x2.device))
-    if x1.dtype != x2.dtype and not torch.is_autocast_enabled(x1.device.type):
+    if x1.dtype != x2.dtype and not autocast_enabled(x1):
         raise InvalidInput.argument(name2, expected=f"{x1.dtype}, the dtype of {name1}", got=str(x2.dtype))
 
 

@@ -5,14 +5,14 @@ each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import prod, sqrt
+from math import inf, prod, sqrt
 from typing import Any, NamedTuple, cast
 
 from lemmata_core import InvalidInput
 
 from cg_tensorproduct.coupling import triangle
 from cg_tensorproduct.irreps import Irreps
-from cg_tensorproduct.paths import check_choice, irrep_scale
+from cg_tensorproduct.paths import check_choice, irrep_scale, wanted_irreps
 
 MODES = ("uvw", "uvu", "uvv", "uuw", "uuu", "uvuv", "uvu<v", "u<vw")
 PATH_NORMALIZATIONS = ("element", "path", "none")
@@ -55,6 +55,8 @@ def normalised_instructions(
     """
     irrep_norm = check_choice("irrep_normalization", irrep_normalization or "component", ("component", "norm", "none"))
     path_norm = check_choice("path_normalization", path_normalization or "element", PATH_NORMALIZATIONS)
+    if isinstance(instructions, str) or not isinstance(instructions, Iterable):
+        raise InvalidInput.argument("instructions", expected="a list of instructions", got=repr(instructions))
     checked = [_checked(k, entry, terms) for k, entry in enumerate(instructions)]
     var1, var2, var_out = (
         _variance(name, v, t) for name, v, t in zip(("in1_var", "in2_var", "out_var"), variances, terms)
@@ -76,7 +78,7 @@ def normalised_instructions(
 
 def _checked(position: int, entry: Sequence[object], terms: tuple[Irreps, Irreps, Irreps]) -> Instruction:
     name = f"instructions[{position}]"
-    if len(entry) not in (5, 6):
+    if not isinstance(entry, Sequence) or len(entry) not in (5, 6):
         raise InvalidInput.argument(name, expected="(i_in1, i_in2, i_out, mode, has_weight[, path_weight])", got=entry)
     i1, i2, i_out, mode, has_weight = (cast(Any, value) for value in entry[:5])
     given = entry[5] if len(entry) == 6 else 1.0
@@ -101,7 +103,7 @@ def _checked(position: int, entry: Sequence[object], terms: tuple[Irreps, Irreps
         raise InvalidInput.argument(name, expected=f"multiplicities that fit mode {mode!r}", got=(mul1, mul2, mul3))
     if mode in ("uvw", "u<vw") and not has_weight:
         raise InvalidInput.argument(name, expected=f"has_weight=True for mode {mode!r}", got=has_weight)
-    if not isinstance(given, (int, float)) or not given >= 0:
+    if not isinstance(given, (int, float)) or not 0 <= given < inf:
         raise InvalidInput.argument(name, expected="a path weight >= 0", got=given)
     half = mul1 * (mul2 - 1) // 2
     shape: tuple[int, ...] = {
@@ -136,7 +138,10 @@ def _variance(name: str, values: Sequence[float] | None, irreps: Irreps) -> list
         return [1.0] * len(irreps)
     if len(values) != len(irreps):
         raise InvalidInput.argument(name, expected=f"{len(irreps)} numbers", got=f"{len(values)}")
-    return [float(value) for value in values]
+    out = [float(value) for value in values]
+    if not all(0 <= value < inf for value in out):
+        raise InvalidInput.argument(name, expected="variances >= 0", got=list(values))
+    return out
 
 
 def fully_connected(irreps_in1: Irreps, irreps_in2: Irreps, irreps_out: Irreps) -> list[tuple[object, ...]]:
@@ -151,7 +156,7 @@ def fully_connected(irreps_in1: Irreps, irreps_in2: Irreps, irreps_out: Irreps) 
 
 
 def elementwise(
-    irreps_in1: Irreps, irreps_in2: Irreps, wanted: set[object] | None
+    irreps_in1: Irreps, irreps_in2: Irreps, filter_ir_out: Iterable[object] | None
 ) -> tuple[Irreps, Irreps, Irreps, list[tuple[object, ...]]]:
     """Copies paired one by one (mode uuu, no weights); terms are cut so that multiplicities agree."""
     first, second = list(irreps_in1), list(irreps_in2)
@@ -164,6 +169,10 @@ def elementwise(
         if mul2 > mul:
             second[k : k + 1] = Irreps([(mul, ir2), (mul2 - mul, ir2)])
         k += 1
+    pairs = [(ir1, ir2) for (_, ir1), (_, ir2) in zip(first, second)]
+    wanted = None
+    if filter_ir_out is not None:
+        wanted = wanted_irreps(filter_ir_out, (ir for ir1, ir2 in pairs for ir in ir1 * ir2))
     out: list[tuple[int, object]] = []
     instructions: list[tuple[object, ...]] = []
     for i, ((mul, ir1), (_, ir2)) in enumerate(zip(first, second)):

@@ -99,7 +99,9 @@ def _irrep_numbers(l: object, p: object) -> tuple[int, int]:  # noqa: E741
     if p is None:
         if isinstance(l, Irrep):
             return l.l, l.p
-        if isinstance(l, tuple) and len(l) == 2:
+        if type(l).__name__ == "Irrep":  # e3nn's is a tuple that refuses len()
+            l, p = getattr(l, "l", None), getattr(l, "p", None)  # noqa: E741
+        elif isinstance(l, tuple) and len(l) == 2:
             l, p = l  # noqa: E741
         else:
             match = _IRREP.fullmatch(str(l))
@@ -107,7 +109,7 @@ def _irrep_numbers(l: object, p: object) -> tuple[int, int]:  # noqa: E741
                 raise InvalidInput.argument("irrep", expected=_IRREP_EXPECTED, got=l)
             degree = int(match[1])
             return degree, _parity(degree, match[2])
-    integer = isinstance(l, SupportsIndex) and not isinstance(l, bool)
+    integer = isinstance(l, (int, SupportsIndex)) and not isinstance(l, bool)
     if not integer or int(l) < 0 or p not in (1, -1):  # type: ignore[call-overload]
         raise InvalidInput.argument("irrep", expected=_IRREP_EXPECTED, got=f"l={l!r}, p={p!r}")
     return int(l), int(p)  # type: ignore[call-overload]
@@ -294,7 +296,7 @@ class Irreps(tuple[MulIrrep, ...]):
     __rmul__ = __mul__
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, str):
+        if isinstance(other, str) or (type(other).__name__ == "Irreps" and not isinstance(other, Irreps)):
             try:
                 other = Irreps(other)
             except InvalidInput:
@@ -315,9 +317,9 @@ class Irreps(tuple[MulIrrep, ...]):
 
 
 def _parse(irreps: object) -> list[MulIrrep]:
-    if isinstance(irreps, (list, tuple)) and type(irreps).__name__ != "Irreps":
-        return [_term(item) for item in irreps]
-    if isinstance(irreps, Iterable) and not isinstance(irreps, str) and type(irreps).__name__ != "Irreps":
+    # other libraries' classes are iterable too, but only their text is sure to mean the same
+    foreign = type(irreps).__name__ in ("Irreps", "Irrep")
+    if isinstance(irreps, Iterable) and not isinstance(irreps, (str, bytes)) and not foreign:
         return [_term(item) for item in irreps]
     text = str(irreps)
     if not text.strip():
@@ -335,11 +337,12 @@ def _parse(irreps: object) -> list[MulIrrep]:
 def _term(item: object) -> MulIrrep:
     if isinstance(item, MulIrrep):
         return item
-    if isinstance(item, tuple) and len(item) == 2 and type(item).__name__ != "Irrep":
+    if isinstance(item, tuple) and type(item).__name__ != "Irrep" and len(item) == 2:
         mul, ir = item
-        if not isinstance(mul, SupportsIndex) or isinstance(mul, bool) or int(mul) < 0:
+        # int first: instances of a protocol are slow to tell
+        if isinstance(mul, bool) or not isinstance(mul, (int, SupportsIndex)) or int(mul) < 0:
             raise InvalidInput.argument("irreps", expected="multiplicities that are integers >= 0", got=item)
-        return MulIrrep(int(mul), Irrep(ir))
+        return MulIrrep(int(mul), ir if isinstance(ir, Irrep) else Irrep(ir))
     if isinstance(item, str) and "x" in item:
         terms = _parse(item)
         if len(terms) == 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from cg_tensorproduct.simd import LANES, fma, fma2, load, neg, store, zeros
+from cg_tensorproduct.simd import LANES, fma, fma2, load, neg, peek, poke, store, zeros
 
 # Columns of the tables that `plan_kernel` builds.
 # pairs: x row, x step a copy, x step a component, the same for y, copies, blocks, paths
@@ -24,13 +24,14 @@ S0, WIDTH, COL0, COPY, STEP = range(5)
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
 def _load_tile(x, index, factor, at, count, tile):
     """Real columns -> complex rows: row r holds Re at 2 r and Im at 2 r + 1, one sample a lane."""
+    xs, width = x.reshape(-1), x.shape[1]
     for r in range(index.shape[0]):
-        re, im = index[r, 0], index[r, 1]
+        re, im = at * width + index[r, 0], at * width + index[r, 1]
         a, b = factor[r, 0], factor[r, 1]
         base = 2 * r * LANES
         for t in range(count):
-            tile[base + t] = a * x[at + t, re]
-            tile[base + LANES + t] = b * x[at + t, im]
+            poke(tile, base + t, a * peek(xs, re + t * width))
+            poke(tile, base + LANES + t, b * peek(xs, im + t * width))
 
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
@@ -127,20 +128,30 @@ def couple(x, y, out, index1, factor1, index2, factor2, pairs, blocks, rows, pat
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
 def _write(C, paths, first, last, copy, at, count, out):
+    outs, line = out.reshape(-1), out.shape[1]
     for t in range(count):
         for q in range(first, last):
-            column, step, row = paths[q, COL0] + copy * paths[q, COPY], paths[q, STEP], paths[q, S0]
-            for k in range(paths[q, WIDTH]):
-                out[at + t, column + k * step] = C[(row + k) * LANES + t]
+            P = paths[q]
+            step, row = P[STEP], P[S0] * LANES + t
+            column = (at + t) * line + P[COL0] + copy * P[COPY]
+            for _ in range(P[WIDTH]):
+                poke(outs, column, peek(C, row))
+                row += LANES
+                column += step
 
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
 def _read(C, paths, first, last, copy, at, count, g):
+    gs, line = g.reshape(-1), g.shape[1]
     for t in range(count):
         for q in range(first, last):
-            column, step, row = paths[q, COL0] + copy * paths[q, COPY], paths[q, STEP], paths[q, S0]
-            for k in range(paths[q, WIDTH]):
-                C[(row + k) * LANES + t] = g[at + t, column + k * step]
+            P = paths[q]
+            step, row = P[STEP], P[S0] * LANES + t
+            column = (at + t) * line + P[COL0] + copy * P[COPY]
+            for _ in range(P[WIDTH]):
+                poke(C, row, peek(gs, column))
+                row += LANES
+                column += step
 
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
@@ -179,12 +190,15 @@ def _scatter(X, Y, GX, GY, i, step_i, j, step_j, n, z):
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
 def _store_tile(G, index, factor, at, count, gx):
     """Transpose of `_load_tile`."""
+    gxs = gx.reshape(-1)
     for t in range(count):
+        start = (at + t) * gx.shape[1]
         for r in range(index.shape[0]):
-            gx[at + t, r] = 0
+            gxs[start + r] = 0
         for r in range(index.shape[0]):
-            gx[at + t, index[r, 0]] += factor[r, 0] * G[2 * r * LANES + t]
-            gx[at + t, index[r, 1]] += factor[r, 1] * G[(2 * r + 1) * LANES + t]
+            re, im = start + index[r, 0], start + index[r, 1]
+            poke(gxs, re, peek(gxs, re) + factor[r, 0] * peek(G, 2 * r * LANES + t))
+            poke(gxs, im, peek(gxs, im) + factor[r, 1] * peek(G, (2 * r + 1) * LANES + t))
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from cg_tensorproduct.simd import LANES, fma, fma2, load, store, total, zeros
+from cg_tensorproduct.simd import LANES, fma, fma2, load, peek, poke, store, total, zeros
 
 # Columns of the tables that `plan_uvu` builds.
 # terms of input or output: first column, copies, components, step a copy, step a component, first scratch number
@@ -23,58 +23,95 @@ TERM1, TERM3, Y0, YSTEP, W0, WSTEP, K0, E0, E1 = range(9)
 
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
-def _gather(source, b, terms, scratch):
-    """Rows of components with channels as lanes, from one sample of a caller's layout."""
+def _gather(source, start, terms, scratch):
+    """Rows of components with channels as lanes, from the sample at `start` in a caller's layout."""
     for t in range(terms.shape[0]):
         T = terms[t]
-        padded = (T[MUL] + LANES - 1) // LANES * LANES
-        for k in range(T[DIM]):
-            base, column = T[ROW] + k * padded, T[COL] + k * T[KSTEP]
-            for u in range(T[MUL]):
-                scratch[base + u] = source[b, column + u * T[USTEP]]
+        mul, step, dim = T[MUL], T[USTEP], T[DIM]
+        padded = (mul + LANES - 1) // LANES * LANES
+        base, column = T[ROW], start + T[COL]
+        if dim == 3 and T[KSTEP] == 1:  # side by side: the loads of a copy share their cache line
+            for u in range(mul):
+                poke(scratch, base + u, peek(source, column))
+                poke(scratch, base + padded + u, peek(source, column + 1))
+                poke(scratch, base + 2 * padded + u, peek(source, column + 2))
+                column += step
+            continue
+        for k in range(dim):
+            row, at = base + k * padded, column + k * T[KSTEP]
+            for u in range(mul):
+                poke(scratch, row + u, peek(source, at))
+                at += step
 
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
-def _scatter(scratch, terms, b, target):
+def _scatter(scratch, terms, start, target):
+    """The reverse."""
     for t in range(terms.shape[0]):
         T = terms[t]
-        padded = (T[MUL] + LANES - 1) // LANES * LANES
-        for u in range(T[MUL]):
-            column = T[COL] + u * T[USTEP]
-            for k in range(T[DIM]):
-                target[b, column + k * T[KSTEP]] = scratch[T[ROW] + k * padded + u]
+        mul, step, dim = T[MUL], T[USTEP], T[DIM]
+        padded = (mul + LANES - 1) // LANES * LANES
+        base, column = T[ROW], start + T[COL]
+        if dim == 3 and T[KSTEP] == 1:
+            for u in range(mul):
+                poke(target, column, peek(scratch, base + u))
+                poke(target, column + 1, peek(scratch, base + padded + u))
+                poke(target, column + 2, peek(scratch, base + 2 * padded + u))
+                column += step
+        elif dim == 5 and T[KSTEP] == 1:
+            for u in range(mul):
+                poke(target, column, peek(scratch, base + u))
+                poke(target, column + 1, peek(scratch, base + padded + u))
+                poke(target, column + 2, peek(scratch, base + 2 * padded + u))
+                poke(target, column + 3, peek(scratch, base + 3 * padded + u))
+                poke(target, column + 4, peek(scratch, base + 4 * padded + u))
+                column += step
+        else:
+            for k in range(dim):
+                row, at = base + k * padded, column + k * T[KSTEP]
+                for u in range(mul):
+                    poke(target, at, peek(scratch, row + u))
+                    at += step
 
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
-def _operator(y, b, P, entries, js, values, G):
+def _operator(y, start, P, entries, js, values, G):
     """Values of the operator's entries: G[e] = sum of c y[j]."""
+    first, step = start + P[Y0], P[YSTEP]
     for e in range(P[E0], P[E1]):
-        G[e - P[E0]] = 0
+        value = peek(values, 0) * 0
         for n in range(entries[e, 1], entries[e, 2]):
-            G[e - P[E0]] += values[n] * y[b, P[Y0] + js[n] * P[YSTEP]]
+            value += peek(values, n) * peek(y, first + peek(js, n) * step)
+        poke(G, e - P[E0], value)
 
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
-def _weights(w, b, P, mul, W):
-    row = b if w.shape[0] > 1 else 0
+def _weights(w, start, P, mul, W):
+    if P[W0] < 0:
+        W[:mul] = 1
+        return
+    at, step = start + P[W0], P[WSTEP]
     for u in range(mul):
-        W[u] = w[row, P[W0] + u * P[WSTEP]] if P[W0] >= 0 else 1
+        poke(W, u, peek(w, at))
+        at += step
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def couple(x, y, w, out, terms1, terms3, paths, rows, entries, js, values, sizes):
     """Weighted products of the rows of `x` and `y` into `out`."""
     X, Z = np.zeros(sizes[0], values.dtype), np.zeros(sizes[1], values.dtype)
-    G, W = np.empty(sizes[2], values.dtype), np.zeros(sizes[3], values.dtype)
+    G, W = np.zeros(sizes[2], values.dtype), np.zeros(sizes[3], values.dtype)
+    xs, ys, ws, outs = x.reshape(-1), y.reshape(-1), w.reshape(-1), out.reshape(-1)
     for b in range(x.shape[0]):
-        _gather(x, b, terms1, X)
+        _gather(xs, b * x.shape[1], terms1, X)
         Z[:] = 0
+        row = b * w.shape[1] if w.shape[0] > 1 else 0
         for p in range(paths.shape[0]):
             P = paths[p]
             A, C = terms1[P[TERM1]], terms3[P[TERM3]]
             padded = (A[MUL] + LANES - 1) // LANES * LANES
-            _operator(y, b, P, entries, js, values, G)
-            _weights(w, b, P, A[MUL], W)
+            _operator(ys, b * y.shape[1], P, entries, js, values, G)
+            _weights(ws, row, P, A[MUL], W)
             for u in range(0, padded, LANES):
                 weight = load(W, u)
                 for k in range(C[DIM]):
@@ -83,7 +120,7 @@ def couple(x, y, w, out, terms1, terms3, paths, rows, entries, js, values, sizes
                         t = fma(G[e - P[E0]], load(X, A[ROW] + entries[e, 0] * padded + u), t)
                     at = C[ROW] + k * padded + u
                     store(Z, at, fma2(weight, t, load(Z, at)))
-        _scatter(Z, terms3, b, out)
+        _scatter(Z, terms3, b * out.shape[1], outs)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -91,20 +128,23 @@ def back(x, y, w, g, gx, gy, gw, terms1, terms3, paths, rows, entries, js, value
     """Gradients of ``(couple(x, y, w) * g).sum()`` into `gx`, `gy` and `gw`; shared weights add up over samples."""
     X, Z = np.zeros(sizes[0], values.dtype), np.zeros(sizes[1], values.dtype)
     GX = np.zeros(sizes[0], values.dtype)
-    G, GG = np.empty(sizes[2], values.dtype), np.empty(sizes[2] * LANES, values.dtype)
+    G, GG = np.zeros(sizes[2], values.dtype), np.empty(sizes[2] * LANES, values.dtype)
     W, GW = np.zeros(sizes[3], values.dtype), np.zeros(sizes[3], values.dtype)
-    gy[:] = 0
-    gw[:] = 0
+    gys, gws = gy.reshape(-1), gw.reshape(-1)
+    gys[:] = 0
+    gws[:] = 0
+    xs, ys, ws, gs, gxs = x.reshape(-1), y.reshape(-1), w.reshape(-1), g.reshape(-1), gx.reshape(-1)
     for b in range(x.shape[0]):
-        _gather(x, b, terms1, X)
-        _gather(g, b, terms3, Z)
+        _gather(xs, b * x.shape[1], terms1, X)
+        _gather(gs, b * g.shape[1], terms3, Z)
+        row = b * w.shape[1] if w.shape[0] > 1 else 0
         GX[:] = 0
         for p in range(paths.shape[0]):
             P = paths[p]
             A, C = terms1[P[TERM1]], terms3[P[TERM3]]
             padded = (A[MUL] + LANES - 1) // LANES * LANES
-            _operator(y, b, P, entries, js, values, G)
-            _weights(w, b, P, A[MUL], W)
+            _operator(ys, b * y.shape[1], P, entries, js, values, G)
+            _weights(ws, row, P, A[MUL], W)
             GG[: (P[E1] - P[E0]) * LANES] = 0
             for u in range(0, padded, LANES):
                 weight, gradient = load(W, u), zeros(X)
@@ -120,11 +160,13 @@ def back(x, y, w, g, gx, gy, gw, terms1, terms3, paths, rows, entries, js, value
                     gradient = fma2(h, t, gradient)
                 store(GW, u, gradient)
             if P[W0] >= 0:
-                row = b if w.shape[0] > 1 else 0
+                at = row + P[W0]
                 for u in range(A[MUL]):
-                    gw[row, P[W0] + u * P[WSTEP]] += GW[u]
+                    poke(gws, at, peek(gws, at) + peek(GW, u))
+                    at += P[WSTEP]
             for e in range(P[E0], P[E1]):
                 summed = total(load(GG, (e - P[E0]) * LANES))
                 for n in range(entries[e, 1], entries[e, 2]):
-                    gy[b, P[Y0] + js[n] * P[YSTEP]] += values[n] * summed
-        _scatter(GX, terms1, b, gx)
+                    at = b * y.shape[1] + P[Y0] + peek(js, n) * P[YSTEP]
+                    poke(gys, at, peek(gys, at) + peek(values, n) * summed)
+        _scatter(GX, terms1, b * gx.shape[1], gxs)

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+LARGEST_DEGREE = 1024  # from about 1500 on, sin(theta)^m underflows where P does not
+
+
 def legendre(lmax: int, theta: Array) -> tuple[Array, Array, Array]:
     """P, dP/dtheta and m P / sin(theta) for all 0 <= m <= l <= lmax.
 

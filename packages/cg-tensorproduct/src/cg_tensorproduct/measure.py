@@ -48,11 +48,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What was measured, with exponents of time in L + 1 where there are three sizes or more."""
+    """What was measured, with exponents of time in L + 1 where there are three sizes or more.
+
+    After an interruption the rows that were complete.
+    """
 
     rows: tuple[Row, ...]
     exponents: dict[str, tuple[float, float, float]]
     peer: str = ""
+    interrupted: bool = False
 
 
 def peer_module(name: str) -> Any:
@@ -104,21 +108,35 @@ def _row(case: str, ours: Any, theirs: Any | None, inputs: list[Tensor], repeats
 def bench_full(lmax: int, batch: int, *, algorithm: str = "auto", peer: str = "", repeats: int = 15) -> Table:
     """Full product of degrees 0 .. L with itself for L = 1 .. lmax."""
     o3 = peer_module(peer) if peer else None
-    rows, sizes = [], list(range(1, lmax + 1))
-    for degree in sizes:
+
+    def measure(degree: int) -> Row:
         spec = Irreps.spherical_harmonics(degree)
         ours = FullTensorProduct(spec, spec, algorithm=algorithm)
         theirs = o3.FullTensorProduct(str(spec), str(spec)) if o3 else None
         inputs = [torch.randn(batch, spec.dim) for _ in range(2)]
-        rows.append(_row(f"L={degree}", ours, theirs, inputs, repeats))
-    return Table(tuple(rows), _exponents(sizes, rows), _version(peer))
+        return _row(f"L={degree}", ours, theirs, inputs, repeats)
+
+    return _scan(measure, lmax, peer)
+
+
+def _scan(measure: Callable[[int], Row], lmax: int, peer: str) -> Table:
+    rows: list[Row] = []
+    interrupted = False
+    try:
+        for degree in range(1, lmax + 1):
+            rows.append(measure(degree))
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        interrupted = True
+    return Table(tuple(rows), _exponents(list(range(1, len(rows) + 1)), rows), _version(peer), interrupted)
 
 
 def bench_signal(lmax: int, batch: int, *, channels: int = 8, peer: str = "", repeats: int = 15) -> Table:
     """Mixing product of L = 1 .. lmax, against the peer's product with a weight for each path, channel by channel."""
     o3 = peer_module(peer) if peer else None
-    rows, sizes = [], list(range(1, lmax + 1))
-    for degree in sizes:
+
+    def measure(degree: int) -> Row:
         ours = SignalTensorProduct(degree, degree, degree, channels=channels, weights="degree")
         dim = (degree + 1) ** 2
         inputs = [torch.randn(batch, channels, dim) for _ in range(2)]
@@ -129,8 +147,9 @@ def bench_signal(lmax: int, batch: int, *, channels: int = 8, peer: str = "", re
             ratios = other.forward / row.forward, other.forward_backward / row.forward_backward
             peer_times = other.forward, other.forward_backward
             row = Row(row.case, row.forward, row.forward_backward, row.forward_cpu, *peer_times, *ratios)
-        rows.append(row)
-    return Table(tuple(rows), _exponents(sizes, rows), _version(peer))
+        return row
+
+    return _scan(measure, lmax, peer)
 
 
 class _Both(torch.nn.Module):

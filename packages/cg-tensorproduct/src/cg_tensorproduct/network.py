@@ -36,6 +36,11 @@ def ours(in1: str, in2: str, out: str, instructions: list[Any], **options: Any) 
     return TensorProduct(in1, in2, out, instructions, **options)
 
 
+def without_kernels(in1: str, in2: str, out: str, instructions: list[Any], **options: Any) -> nn.Module:
+    """Our `TensorProduct` in plain torch: nothing to compile first, so right where a run lasts a second."""
+    return TensorProduct(in1, in2, out, instructions, algorithm="torch", **options)
+
+
 @dataclass(frozen=True)
 class Graph:
     """Molecules side by side.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from lemmata_core import InvalidInput
 from numpy.typing import NDArray
 
-from cg_tensorproduct.coupling import block, first_m1
+from cg_tensorproduct.coupling import blocks, first_m1
 from cg_tensorproduct.irreps import Irrep, Irreps
 
 NORMALIZATIONS = ("component", "norm", "none")
@@ -62,12 +62,22 @@ class Pair:
 
 @dataclass(frozen=True)
 class Problem:
-    """A full tensor product: everything that an algorithm needs to know about it."""
+    """A full tensor product: everything that an algorithm needs to know about it.
+
+    Attributes
+    ----------
+    dim1, dim2, dim_out : int
+        Columns of the inputs and the output.
+    pairs : tuple of Pair
+    allow_tf32 : bool or None
+        Whether matrix products of float32 may have less than its precision; None leaves that to torch.
+    """
 
     dim1: int
     dim2: int
     dim_out: int
     pairs: tuple[Pair, ...]
+    allow_tf32: bool | None = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class FullPaths:
     paths: list[Path]
     normalization: str
 
-    def problem(self, layout: str) -> Problem:
+    def problem(self, layout: str, allow_tf32: bool | None = False) -> Problem:
         """Index maps for a layout of the multiplicities."""
         columns1, columns2, columns_out = (
             term_columns(irreps, layout) for irreps in (self.irreps_in1, self.irreps_in2, self.irreps_out)
@@ -101,7 +111,7 @@ class FullPaths:
             )
             for (i1, i2), paths in grouped.items()
         )
-        return Problem(self.irreps_in1.dim, self.irreps_in2.dim, self.irreps_out.dim, pairs)
+        return Problem(self.irreps_in1.dim, self.irreps_in2.dim, self.irreps_out.dim, pairs, allow_tf32)
 
 
 def irrep_scale(l1: int, l2: int, l3: int, normalization: str) -> float:
@@ -135,18 +145,11 @@ def full_paths(
     """
     in1, in2 = Irreps(irreps_in1).simplify(), Irreps(irreps_in2).simplify()
     normalization = check_choice("irrep_normalization", irrep_normalization or "component", NORMALIZATIONS)
-    wanted = None if filter_ir_out is None else _filter(filter_ir_out)
     found: list[tuple[int, int, Irrep]] = [
         (i1, i2, ir) for i1, (_, ir1) in enumerate(in1) for i2, (_, ir2) in enumerate(in2) for ir in ir1 * ir2
     ]
-    if wanted is not None:
-        reachable = {ir for _, _, ir in found}
-        for ir in wanted:
-            if ir not in reachable:
-                listed = ", ".join(map(str, sorted(reachable))) or "none"
-                raise InvalidInput.argument(
-                    "filter_ir_out", expected=f"irreps that a path reaches ({listed})", got=str(ir)
-                )
+    if filter_ir_out is not None:
+        wanted = wanted_irreps(filter_ir_out, (ir for _, _, ir in found))
         found = [entry for entry in found if entry[2] in wanted]
     unsorted = Irreps([(in1[i1].mul * in2[i2].mul, ir) for i1, i2, ir in found])
     out, place, _ = unsorted.sort()
@@ -154,11 +157,26 @@ def full_paths(
     return FullPaths(in1, in2, out, paths, normalization)
 
 
-def _filter(filter_ir_out: Iterable[object]) -> set[Irrep]:
-    if isinstance(filter_ir_out, (str, Irrep)):
+def wanted_irreps(filter_ir_out: Iterable[object], reachable: Iterable[Irrep]) -> set[Irrep]:
+    """The irreps that a filter names.
+
+    Raises
+    ------
+    InvalidInput
+        If it is no collection of irreps, or names one that is not `reachable`.
+    """
+    if isinstance(filter_ir_out, (str, Irrep)) or not isinstance(filter_ir_out, Iterable):
         expected = "a list of irreps such as ['0e', '1o']"
         raise InvalidInput.argument("filter_ir_out", expected=expected, got=repr(filter_ir_out))
-    return {Irrep(ir) for ir in filter_ir_out}  # type: ignore[arg-type]
+    if type(filter_ir_out).__name__ == "Irreps":
+        wanted = {ir for _, ir in Irreps(filter_ir_out)}
+    else:
+        wanted = {Irrep(ir) for ir in filter_ir_out}  # type: ignore[arg-type]
+    possible = set(reachable)
+    for ir in wanted - possible:
+        listed = ", ".join(map(str, sorted(possible))) or "none"
+        raise InvalidInput.argument("filter_ir_out", expected=f"irreps that a path reaches ({listed})", got=str(ir))
+    return wanted
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
@@ -168,45 +186,55 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
-@dataclass(frozen=True)
-class BlockRows:
+class BlockRows(NamedTuple):
     """The coupling of one pair at one M >= 0: ``O = A z`` with ``z[k] = X[m1] Y[M - m1]`` in the complex basis.
 
     Attributes
     ----------
     first : int
         m1 of the first column.
-    even, odd : ndarray [rows, n]
-        A for the paths with even and with odd l1 + l2 - l3. Even: out[+M] = Re O, out[-M] = Im O. Odd: out[+M] = Im O,
-        out[-M] = -Re O.
-    l3_even, l3_odd : tuple of int
+    matrix : ndarray [rows, n]
+        A, first the paths with even, then those with odd l1 + l2 - l3. Even: out[+M] = Re O, out[-M] = Im O. Odd:
+        out[+M] = Im O, out[-M] = -Re O.
+    even : int
+        How many rows are even.
+    places : ndarray [rows] of int
         Index into ``pair.l3`` of each row.
     """
 
     first: int
-    even: NDArray[np.float64]
-    odd: NDArray[np.float64]
-    l3_even: tuple[int, ...]
-    l3_odd: tuple[int, ...]
+    matrix: NDArray[np.float64]
+    even: int
+    places: NDArray[np.int64]
 
 
-def block_rows(pair: Pair, M: int) -> BlockRows:
-    """Fold phases and normalisation into the Clebsch-Gordan block of `pair` at `M`."""
-    vectors = block(pair.l1, pair.l2, M)
-    lowest = max(abs(pair.l1 - pair.l2), M)
-    rows: tuple[list[NDArray[np.float64]], ...] = ([], [])
-    index: tuple[list[int], ...] = ([], [])
-    fold = sqrt(2) * (-1) ** M if M else 1.0
-    for place, (l3, scale) in enumerate(zip(pair.l3, pair.scale)):
-        if l3 < M:
-            continue
-        t = pair.l1 + pair.l2 - l3
-        sigma = (-1) ** (t // 2)
-        rows[t % 2].append(sigma * fold * scale / sqrt(2 * l3 + 1) * vectors[:, l3 - lowest])
-        index[t % 2].append(place)
-    n = len(vectors)
-    even, odd = (np.array(r).reshape(-1, n) for r in rows)
-    return BlockRows(first_m1(pair.l1, pair.l2, M), even, odd, tuple(index[0]), tuple(index[1]))
+def block_rows(pair: Pair, dtype: type[np.floating[Any]] = np.float64) -> list[BlockRows]:
+    """Fold phases and normalisation into the Clebsch-Gordan blocks of `pair`, for M = 0, 1, .., max(l3).
+
+    Couplings far below the precision of `dtype` become zero: they round away, and denormal arithmetic is slow.
+    """
+    l3 = np.array(pair.l3)
+    t = pair.l1 + pair.l2 - l3
+    factor = (1 - (t // 2 % 2) * 2) * np.array(pair.scale) / np.sqrt(2 * l3 + 1)
+    order = np.argsort(t % 2, kind="stable")
+    even = int((t % 2 == 0).sum())
+    made, rows = blocks(pair.l1, pair.l2), []
+    for M in range(int(l3[-1]) + 1):
+        if l3[0] < M:
+            order = order[l3[order] >= M]
+            even = int((t[order] % 2 == 0).sum())
+        lowest = max(abs(pair.l1 - pair.l2), M)
+        matrix = made[M].T[l3[order] - lowest]
+        rows.append(BlockRows(first_m1(pair.l1, pair.l2, M), matrix, even, order))
+    flat = np.concatenate([entry.matrix.ravel() for entry in rows])
+    flat[np.abs(flat) < np.finfo(dtype).eps * 1e-3] = 0
+    start, folded = 0, []
+    for M, entry in enumerate(rows):
+        part = flat[start : start + entry.matrix.size].reshape(entry.matrix.shape)
+        part *= (factor * (sqrt(2) * (-1) ** M) if M else factor)[entry.places][:, None]
+        start += part.size
+        folded.append(entry._replace(matrix=part))
+    return folded
 
 
 def complex_rows(dim: int, terms: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

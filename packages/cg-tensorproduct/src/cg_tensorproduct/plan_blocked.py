@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cg_tensorproduct import bounded
 from cg_tensorproduct.ops import register
-from cg_tensorproduct.paths import Pair, Problem, block_rows, complex_rows
+from cg_tensorproduct.paths import BlockRows, Pair, Problem, block_rows, complex_rows
 
 _CHUNK_BYTES = 1 << 20  # one chunk of z and O should stay in a core's share of the cache
 
@@ -63,16 +64,14 @@ class BlockedPlan:
         self._y = _ComplexRows(self.dim2, [pair.rows2 for pair in problem.pairs], dtype, device)
         shapes: dict[tuple[int, int, int], list[_Block]] = {}
         for pair in problem.pairs:
-            for M in range(max(pair.l3) + 1):
-                made = _make_block(pair, M)
+            for M, coupling in enumerate(block_rows(pair, np.float32 if dtype == torch.float32 else np.float64)):
+                made = _make_block(pair, M, coupling)
                 shapes.setdefault((*made.matrix.shape, made.copies), []).append(made)
         self.groups: list[_Group] = []
-        tiny = torch.finfo(dtype).eps * 1e-3  # dropped: they round away, and denormal arithmetic is slow
         base = 0
         out_row, out_sign = np.zeros(self.dim_out, int), np.zeros(self.dim_out)
         for (rows, n, copies), blocks in shapes.items():
             matrix = np.stack([made.matrix for made in blocks])
-            matrix[np.abs(matrix) < tiny * np.abs(matrix).max(initial=0)] = 0
             tensor = torch.as_tensor(matrix, dtype=dtype, device=device)
             o_rows = len(blocks) * rows * copies
             self.groups.append(
@@ -94,6 +93,7 @@ class BlockedPlan:
         self._g_column = torch.as_tensor(columns, device=device)
         self._g_sign = torch.as_tensor(signs, dtype=dtype, device=device).unsqueeze(1)
         self.chunk = max(16, _CHUNK_BYTES // (6 * torch.finfo(dtype).bits // 8 * max(1, len(self._i1))))
+        self._allow_tf32 = problem.allow_tf32
         self.handle = register(self)
 
     def couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -143,23 +143,29 @@ class BlockedPlan:
 
     def run_couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """`couple` without autograd: never more than the output and one chunk in memory."""
-        if x.shape[0] <= self.chunk:
-            return self.couple(x, y).contiguous()
-        out = x.new_empty(x.shape[0], self.dim_out)
-        for start in range(0, x.shape[0], self.chunk):
-            part = slice(start, start + self.chunk)
-            out[part] = self.couple(x[part], y[part])
-        return out
+
+        def attempt(size: int) -> torch.Tensor:
+            if x.shape[0] <= size:
+                return self.couple(x, y).contiguous()
+            out = x.new_empty(x.shape[0], self.dim_out)
+            for part in bounded.chunks(x.shape[0], size):
+                out[part] = self.couple(x[part], y[part])
+            return out
+
+        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``, in chunks."""
-        if x.shape[0] <= self.chunk:
-            return self._back(x, y, g)
-        gx, gy = torch.empty_like(x), torch.empty_like(y)
-        for start in range(0, x.shape[0], self.chunk):
-            part = slice(start, start + self.chunk)
-            gx[part], gy[part] = self._back(x[part], y[part], g[part])
-        return gx, gy
+
+        def attempt(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+            if x.shape[0] <= size:
+                return self._back(x, y, g)
+            gx, gy = torch.empty_like(x), torch.empty_like(y)
+            for part in bounded.chunks(x.shape[0], size):
+                gx[part], gy[part] = self._back(x[part], y[part], g[part])
+            return gx, gy
+
+        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
 
 
 @dataclass(frozen=True)
@@ -171,10 +177,8 @@ class _Block:
     outputs: tuple[tuple[Index, Index, int, float], ...]  # columns, rows of O, part (Re 0, Im 1), sign
 
 
-def _make_block(pair: Pair, M: int) -> _Block:
-    rows = block_rows(pair, M)
-    matrix = np.concatenate([rows.even, rows.odd])
-    n = matrix.shape[1]
+def _make_block(pair: Pair, M: int, rows: BlockRows) -> _Block:
+    n = rows.matrix.shape[1]
     mul1, mul2 = len(pair.rows1), len(pair.rows2)
     m1 = rows.first + np.arange(n)
     shape = (n, mul1, mul2)
@@ -182,14 +186,14 @@ def _make_block(pair: Pair, M: int) -> _Block:
     i2 = np.broadcast_to(pair.rows2.T[pair.l2 + M - m1][:, None, :], shape).ravel()
     copies = mul1 * mul2
     outputs = []
-    for odd, places in enumerate((rows.l3_even, rows.l3_odd)):
-        for k, place in enumerate(places):
-            l3, out = pair.l3[place], pair.out[place]
-            row = (k + odd * len(rows.l3_even)) * copies + np.arange(copies)
-            outputs.append((out[:, l3 + M], row, odd, 1.0))
-            if M:
-                outputs.append((out[:, l3 - M], row, 1 - odd, -1.0 if odd else 1.0))
-    return _Block(matrix, copies, i1, i2, tuple(outputs))
+    for k, place in enumerate(rows.places.tolist()):
+        odd = int(k >= rows.even)
+        l3, out = pair.l3[place], pair.out[place]
+        row = k * copies + np.arange(copies)
+        outputs.append((out[:, l3 + M], row, odd, 1.0))
+        if M:
+            outputs.append((out[:, l3 - M], row, 1 - odd, -1.0 if odd else 1.0))
+    return _Block(rows.matrix, copies, i1, i2, tuple(outputs))
 
 
 def _concatenated(parts: list[Index], device: torch.device) -> torch.Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from lemmata_core import InvalidInput
 
+from cg_tensorproduct import bounded
 from cg_tensorproduct.coupling import clebsch_gordan
 from cg_tensorproduct.ops import register
 from cg_tensorproduct.paths import Problem
@@ -36,6 +37,7 @@ class DensePlan:
                         matrix[np.ix_(pair.rows1[u], pair.rows2[v], out[u * copies[1] + v])] = w
         self.matrix = torch.as_tensor(matrix.reshape(self.dim1 * self.dim2, self.dim_out), dtype=dtype, device=device)
         self.chunk = max(16, _CHUNK_BYTES // (torch.finfo(dtype).bits // 8 * max(1, self.dim1 * self.dim2)))
+        self._allow_tf32 = problem.allow_tf32
         self.handle = register(self)
 
     def couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -48,23 +50,29 @@ class DensePlan:
 
     def run_couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """`couple` without autograd, one chunk of the outer product at a time."""
-        if x.shape[0] <= self.chunk:
-            return self.couple(x, y)
-        out = x.new_empty(x.shape[0], self.dim_out)
-        for start in range(0, x.shape[0], self.chunk):
-            part = slice(start, start + self.chunk)
-            torch.mm(_outer(x[part], y[part]), self.matrix, out=out[part])
-        return out
+
+        def attempt(size: int) -> torch.Tensor:
+            if x.shape[0] <= size:
+                return self.couple(x, y)
+            out = x.new_empty(x.shape[0], self.dim_out)
+            for part in bounded.chunks(x.shape[0], size):
+                torch.mm(_outer(x[part], y[part]), self.matrix, out=out[part])
+            return out
+
+        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``."""
-        if x.shape[0] <= self.chunk:
-            return self._back(x, y, g)
-        gx, gy = torch.empty_like(x), torch.empty_like(y)
-        for start in range(0, x.shape[0], self.chunk):
-            part = slice(start, start + self.chunk)
-            gx[part], gy[part] = self._back(x[part], y[part], g[part])
-        return gx, gy
+
+        def attempt(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+            if x.shape[0] <= size:
+                return self._back(x, y, g)
+            gx, gy = torch.empty_like(x), torch.empty_like(y)
+            for part in bounded.chunks(x.shape[0], size):
+                gx[part], gy[part] = self._back(x[part], y[part], g[part])
+            return gx, gy
+
+        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
 
 
 def _outer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cg_tensorproduct import threads
 from cg_tensorproduct.ops import register
 from cg_tensorproduct.paths import Pair, Problem, block_rows, complex_rows
 
@@ -30,6 +31,7 @@ class KernelPlan:
         index1, factor1 = complex_rows(self.dim1, [pair.rows1 for pair in problem.pairs])
         index2, factor2 = complex_rows(self.dim2, [pair.rows2 for pair in problem.pairs])
         self._tables = (index1, factor1.astype(real), index2, factor2.astype(real), *tables.arrays())
+        self._seconds = tables.multiply_adds * 1e-10 + self.dim_out * 1e-9  # a row, about
         self._kernels: tuple[Any, Any] | None = None
         self.handle = register(self)
 
@@ -40,15 +42,22 @@ class KernelPlan:
     def run_couple(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """[B, dim1], [B, dim2] -> [B, dim_out]."""
         out = torch.empty(x.shape[0], self.dim_out, dtype=self._dtype)
-        self._load()[0](_view(x), _view(y), out.numpy(), *self._tables)
+        self._share(self._load()[0], (_view(x), _view(y), out.numpy()), 1.0)
         return out
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``."""
         gx = torch.empty(x.shape[0], self.dim1, dtype=self._dtype)
         gy = torch.empty(x.shape[0], self.dim2, dtype=self._dtype)
-        self._load()[1](_view(x), _view(y), _view(g), gx.numpy(), gy.numpy(), *self._tables)
+        self._share(self._load()[1], (_view(x), _view(y), _view(g), gx.numpy(), gy.numpy()), 1.5)
         return gx, gy
+
+    def _share(self, kernel: Any, arrays: tuple[NDArray[Any], ...], effort: float) -> None:
+        parts = threads.shares(len(arrays[0]), effort * len(arrays[0]) * self._seconds)
+        if len(parts) == 1:
+            kernel(*arrays, *self._tables)
+        else:
+            threads.run(lambda _, part: kernel(*(array[part] for array in arrays), *self._tables), parts)
 
     def _load(self) -> tuple[Any, Any]:
         if self._kernels is None:  # numba is loaded by the first product, not by an import
@@ -67,35 +76,33 @@ class _Tables:
         self._real = real
         self._pairs: list[tuple[int, ...]] = []
         self._blocks: list[tuple[int, ...]] = []
-        self._rows: list[tuple[int, int]] = []
+        self._rows: list[Index] = [np.zeros((0, 2), int)]
         self._paths: list[tuple[int, ...]] = []
         self._A: list[NDArray[np.float64]] = []
-        self._entries = 0
+        self._entries = self._row_count = self.multiply_adds = 0
         self._most_columns = self._most_rows = 1
 
     def add(self, pair: Pair) -> None:
         block0, path0 = len(self._blocks), len(self._paths)
-        base, bases = 0, []
+        base, centres = 0, []
         for l3, out in zip(pair.l3, pair.out):
-            bases.append(base)
+            centres.append(base + l3)
             copy, step = steps(out)
             self._paths.append((base, 2 * l3 + 1, int(out[0, 0]), copy, step))
             base += 2 * l3 + 1
-        for M in range(max(pair.l3) + 1):
-            made = block_rows(pair, M)
-            matrix = np.concatenate([made.even, made.odd])
-            tiny = np.finfo(self._real).eps * 1e-3 * np.abs(matrix).max()
-            matrix[np.abs(matrix) < tiny] = 0  # they round away, and denormal arithmetic is slow
-            n = matrix.shape[1]
-            i, j = pair.l1 + made.first, pair.l2 + M - made.first
-            shape = (len(made.even), len(made.odd))
-            self._blocks.append((i, j, n, *shape, self._entries, len(self._rows), M))
-            for place in (*made.l3_even, *made.l3_odd):
-                centre = bases[place] + pair.l3[place]
-                self._rows.append((centre + M, centre - M))
-            self._A.append(matrix.ravel())
-            self._entries += matrix.size
-            self._most_columns = max(self._most_columns, n)
+        made = block_rows(pair, self._real)
+        self.multiply_adds += 2 * sum(rows.matrix.size for rows in made) * len(pair.rows1) * len(pair.rows2)
+        for M, rows in enumerate(made):
+            count, n = rows.matrix.shape
+            i, j = pair.l1 + rows.first, pair.l2 + M - rows.first
+            self._blocks.append((i, j, n, rows.even, count - rows.even, self._entries, self._row_count, M))
+            self._A.append(rows.matrix.ravel())
+            self._entries += rows.matrix.size
+            self._row_count += count
+        self._most_columns = max(self._most_columns, *(rows.matrix.shape[1] for rows in made))
+        centre = np.array(centres)[np.concatenate([rows.places for rows in made])]
+        shift = np.repeat(np.arange(len(made)), [len(rows.places) for rows in made])
+        self._rows.append(np.stack((centre + shift, centre - shift), 1))
         self._most_rows = max(self._most_rows, base)
         u, c1 = steps(pair.rows1)
         v, c2 = steps(pair.rows2)
@@ -108,7 +115,7 @@ class _Tables:
         return (
             table(self._pairs, 12),
             table(self._blocks, 8),
-            table(self._rows, 2),
+            np.concatenate(self._rows),
             table(self._paths, 5),
             A,
             np.array([self._most_columns, self._most_rows]),

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from lemmata_core import InvalidInput
 
 from cg_tensorproduct.coupling import coupling_coefficient
-from cg_tensorproduct.legendre import azimuth, by_order, gauss_grid, legendre
+from cg_tensorproduct.legendre import LARGEST_DEGREE, azimuth, by_order, gauss_grid, legendre
 from cg_tensorproduct.ops import register
 from cg_tensorproduct.paths import Pair, Problem
 
@@ -27,6 +28,10 @@ class SignalPlan:
 
     def __init__(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> None:
         self.dim1, self.dim2, self.dim_out = problem.dim1, problem.dim2, problem.dim_out
+        largest = max((pair.l1 + pair.l2 for pair in problem.pairs), default=0)
+        if largest > LARGEST_DEGREE:
+            expected = f"'blocked' or 'kernel' for l1 + l2 > {LARGEST_DEGREE}, too large for a grid"
+            raise InvalidInput.argument("algorithm", expected=expected, got=f"'signal' with l1 + l2 = {largest}")
         self._pairs = [_SignalPair(pair, dtype, device) for pair in problem.pairs]
         order = np.argsort(np.concatenate([np.zeros(0, int), *(made.columns for made in self._pairs)]))
         self._order = torch.as_tensor(order, device=device)

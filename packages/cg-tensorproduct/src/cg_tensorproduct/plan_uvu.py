@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cg_tensorproduct import threads
 from cg_tensorproduct.coupling import clebsch_gordan
 from cg_tensorproduct.instructions import Instruction
 from cg_tensorproduct.irreps import Irreps
@@ -72,19 +73,41 @@ class UvuPlan:
             np.array(values, dtype=real),
             np.array([size1, size3, widest, max(widths, default=16)], dtype=np.int64),
         )
+        work = sum(p[8] - p[7] for p in paths) * max(widths, default=0)
+        self._seconds = work * 1e-10 + self.dim_out * 1e-9  # a row, about
         self._kernels: tuple[Any, Any] | None = None
 
     def run_couple(self, *tensors: torch.Tensor) -> torch.Tensor:
         """[B, dim1], [B, dim2], [1 or B, weights] -> [B, dim_out]; columns that no instruction reaches are zero."""
         out = torch.zeros(tensors[0].shape[0], self.dim_out, dtype=self._dtype)
-        self._load()[0](*map(_view, tensors), out.numpy(), *self._tables)
+        self._share(self._load()[0], (*map(_view, tensors), out.numpy()), len(tensors[0]), 1.0)
         return out
 
     def run_back(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Gradients of ``(couple(x, y, w) * g).sum()`` from x, y, w and g."""
-        gradients = tuple(torch.zeros(t.shape[0], n, dtype=self._dtype) for t, n in zip(tensors, self._dims))
-        self._load()[1](*map(_view, tensors), *(g.numpy() for g in gradients), *self._tables)
-        return gradients
+        rows = len(tensors[0])
+        # terms without an instruction are not written
+        gx, gy = (torch.zeros(rows, n, dtype=self._dtype) for n in self._dims[:2])
+        shared = len(tensors[2]) == 1 and rows != 1
+        parts = len(threads.shares(rows, 2.5 * rows * self._seconds))
+        # of shared weights every thread has a gradient of its own to add to
+        gw = torch.zeros(parts if shared else rows, self._dims[2], dtype=self._dtype)
+        arrays = (*map(_view, tensors), gx.numpy(), gy.numpy(), gw.numpy())
+        self._share(self._load()[1], arrays, rows, 2.5)
+        return gx, gy, gw.sum(0, keepdim=True) if shared and parts > 1 else gw
+
+    def _share(self, kernel: Any, arrays: tuple[Any, ...], rows: int, effort: float) -> None:
+        parts = threads.shares(rows, effort * rows * self._seconds)
+        if len(parts) == 1:
+            kernel(*arrays, *self._tables)
+            return
+
+        def task(k: int, part: slice) -> None:
+            # weights, or their gradients, that are not one a row: one for all, or one a thread
+            chosen = (a[part] if len(a) == rows else a[k : k + 1] if len(a) == len(parts) else a for a in arrays)
+            kernel(*chosen, *self._tables)
+
+        threads.run(task, parts)
 
     def _load(self) -> tuple[Any, Any]:
         if self._kernels is None:

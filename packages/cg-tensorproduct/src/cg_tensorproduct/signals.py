@@ -8,6 +8,7 @@ with the factors of `gaunt_coefficient` and `bracket_coefficient`. Together they
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import nn
 
 from cg_tensorproduct import inputs
 from cg_tensorproduct.coupling import bracket_coefficient, gaunt_coefficient
-from cg_tensorproduct.fields import DenseTransform, SeparableTransform
+from cg_tensorproduct.fields import DenseTransform, SeparableTransform, automatic, check_grid
 from cg_tensorproduct.irreps import Irreps
 from cg_tensorproduct.lowrank import exact_factors, expand, truncated_factors
 from cg_tensorproduct.paths import check_choice
@@ -60,7 +61,7 @@ class SignalTensorProduct(nn.Module):
         Nothing to learn; a factor for each degree of the inputs and of each output (one set a channel); or `rank` such
         sets added, which can stand for any weight a path.
     rank : int, optional
-        Terms of weights="path"; enough for every weight if left out.
+        Terms of weights="path" (the others have one); enough for every weight if left out.
     normalization : {"component", "integral"}
         Scale each output degree to unit variance for unit-variance input (at weights one), or leave the factors g as
         they are.
@@ -92,6 +93,7 @@ class SignalTensorProduct(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
+        dtype, device = inputs.check_options(dtype, device)
         self.lmax1, self.lmax2 = _degree("lmax1", lmax1), _degree("lmax2", lmax2)
         self.lmax_out = _output_degree(self.lmax1, self.lmax2, lmax_out)
         self.channels = _positive("channels", channels)
@@ -101,9 +103,9 @@ class SignalTensorProduct(nn.Module):
         self.transform = check_choice("transform", transform, TRANSFORMS)
         degrees = self.lmax1 + 1, self.lmax2 + 1, self.lmax_out + 1
         full = degrees[0] * min(degrees[1], degrees[2])
-        self.rank = (
-            _positive("rank", rank) if rank is not None and weights == "path" else (full if weights == "path" else 1)
-        )
+        terms = full if rank is None else _positive("rank", rank)
+        self.rank = terms if weights == "path" else 1
+        check_grid(self.transform, (self.lmax1, self.lmax2, self.lmax_out))
         self.irreps_even = Irreps.spherical_harmonics(self.lmax_out)
         self.irreps_odd = Irreps([(1, (k, -((-1) ** k))) for k in range(self.lmax_out + 1)])
         self.halves = {"both": ("even", "odd"), "scalar": ("even",), "bracket": ("odd",)}[couplings]
@@ -205,8 +207,12 @@ class SignalTensorProduct(nn.Module):
         if self.weights != "path":
             raise InvalidInput.argument("weights", expected="'path' for load_path_weights", got=repr(self.weights))
         shape = self.lmax1 + 1, self.lmax2 + 1, self.lmax_out + 1
-        if tuple(W.shape) != shape:
-            raise InvalidInput.argument("W", expected=f"a tensor of shape {shape}", got=f"shape {tuple(W.shape)}")
+        if not isinstance(W, torch.Tensor) or tuple(W.shape) != shape:
+            got = f"shape {tuple(W.shape)}" if isinstance(W, torch.Tensor) else type(W).__name__
+            raise InvalidInput.argument("W", expected=f"a tensor of shape {shape}", got=got)
+        inputs.check_finite("W", W)
+        if not 0 <= tol < 1:
+            raise InvalidInput.argument("tol", expected="a number in [0, 1)", got=tol)
         wanted = W.detach().cpu().double().numpy()
         limit = min(self.rank, _positive("rank", rank)) if rank is not None else self.rank
         missed = norm = 0.0
@@ -269,7 +275,7 @@ def build_transform(
 ) -> DenseTransform | SeparableTransform:
     """The transform called `name`; "auto" is dense while its matrices stay small."""
     if name == "auto":
-        name = "dense" if max(lmax) <= 8 else "separable"
+        name = automatic(lmax)
     if name == "dense":
         return DenseTransform(*lmax, dtype, device)
     return SeparableTransform(*lmax, dtype, device, fft=name == "fft", fourier=name == "fourier2d")
@@ -304,12 +310,18 @@ def signal_product(x: Tensor, y: Tensor, lmax_out: int | None = None, *, couplin
     return SignalOutput(*(None if z is None else z.squeeze(-2) for z in product(x.unsqueeze(-2), y.unsqueeze(-2))))
 
 
+@lru_cache(maxsize=64)
 def factors_g(lmax1: int, lmax2: int, lmax_out: int, half: str) -> np.ndarray:
-    """The factor g for every path of one half, [lmax1 + 1, lmax2 + 1, lmax_out + 1]."""
+    """The factor g for every path of one half, [lmax1 + 1, lmax2 + 1, lmax_out + 1], read-only."""
     factor = gaunt_coefficient if half == "even" else bracket_coefficient
-    return np.array(
-        [[[factor(a, b, c) for c in range(lmax_out + 1)] for b in range(lmax2 + 1)] for a in range(lmax1 + 1)]
-    )
+    g = np.zeros((lmax1 + 1, lmax2 + 1, lmax_out + 1))
+    for a in range(lmax1 + 1):
+        for b in range(lmax2 + 1):
+            first = abs(a - b) + (half == "odd")
+            for c in range(first, min(a + b, lmax_out) + 1, 2):
+                g[a, b, c] = factor(a, b, c)
+    g.flags.writeable = False
+    return g
 
 
 def _unit_variance(g: np.ndarray) -> np.ndarray:
@@ -340,8 +352,9 @@ def _output_degree(lmax1: int, lmax2: int, lmax_out: object) -> int:
 
 
 def _packed_degree(name: str, x: Tensor) -> int:
-    if not isinstance(x, torch.Tensor) or x.dim() == 0:
-        raise InvalidInput.argument(name, expected="a tensor of packed coefficients", got=repr(x))
+    inputs.check_tensor(name, x)
+    if x.dim() == 0:
+        raise InvalidInput.argument(name, expected="(L + 1)^2 columns", got="no columns")
     size = round(x.shape[-1] ** 0.5)
     if size < 1 or size * size != x.shape[-1]:
         raise InvalidInput.argument(name, expected="(L + 1)^2 columns", got=f"{x.shape[-1]} columns")

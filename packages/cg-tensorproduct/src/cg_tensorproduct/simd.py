@@ -69,6 +69,29 @@ def store(typingctx, array, index, lanes):
     return types.none(array, types.intp, lanes), codegen
 
 
+@intrinsic
+def peek(typingctx, array, index):
+    """``array[index]`` of a contiguous array of one dimension, without numba's test for a negative index."""
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return array.dtype(array, types.intp), codegen
+
+
+@intrinsic
+def poke(typingctx, array, index, value):
+    """``array[index] = value``, likewise."""
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        builder.store(args[2], builder.gep(data, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, array.dtype), codegen
+
+
 def _splat(builder, scalar, vector):
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)

@@ -70,7 +70,10 @@ _STORES: weakref.WeakValueDictionary[int, Store] = weakref.WeakValueDictionary()
 _HANDLES = count()
 
 
-@torch.compiler.assume_constant_result
 def _prepare(handle: int, name: str, dtype: torch.dtype, device: torch.device) -> bool:
     _STORES[handle].build(name, dtype, device)
     return True
+
+
+# What torch.compiler.assume_constant_result does, without loading the whole compiler for users who never compile.
+_prepare._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from lemmata_core import InvalidInput
 
 from cg_tensorproduct import ops, weighted
+from cg_tensorproduct.costs import Costs
 from cg_tensorproduct.instructions import Instruction
 from cg_tensorproduct.irreps import Irreps
 from cg_tensorproduct.paths import Pair, Problem
 from cg_tensorproduct.plans import HAS_NUMBA, build_plan
 from cg_tensorproduct.store import Store
-from cg_tensorproduct.tuning import Costs, pick
+from cg_tensorproduct.tuning import pick, tuning_state
 from cg_tensorproduct.wigner import wigner_3j
 
 Tensor = torch.Tensor
-Subject = tuple[tuple[Irreps, Irreps, Irreps], tuple[Instruction, ...], str, str]
+Subject = tuple[tuple[Irreps, Irreps, Irreps], tuple[Instruction, ...], str]
 
 
 class Tables:
@@ -28,14 +30,16 @@ class Tables:
     """
 
     def __init__(self, name: str, subject: Subject, dtype: torch.dtype, device: torch.device) -> None:
-        del name
-        self._terms, instructions, self._algorithm, self._layout = subject
+        native = name == "kernel"
+        if native and (not HAS_NUMBA or device.type != "cpu"):
+            expected = "'torch', or numba (pip install 'cg-tensorproduct[cpu]') and the CPU"
+            raise InvalidInput.argument("algorithm", expected=expected, got=f"'kernel' on {device}")
+        self._terms, instructions, self._layout = subject
         self._out = [None] * len(self._terms[2])
         self._sizes = [ins.numel for ins in instructions if ins.has_weight]
         self._couplings: list[tuple[int, Instruction, Tensor]] = []
         uuu: dict[int, list[tuple[int, Instruction]]] = {}
         uvu: list[tuple[int, int, Instruction]] = []
-        native = self._algorithm != "torch" and HAS_NUMBA and device.type == "cpu"
         starts = np.cumsum([0, *self._sizes])
         position = 0
         for ins in instructions:
@@ -59,7 +63,9 @@ class Tables:
 
             flat = [(start, ins) for _, start, ins in uvu]
             self._uvu = UvuPlan(self._terms, self._layout, flat, int(starts[-1]), dtype)
-        self._channelwise = [_Channelwise(self._terms, mul, found, dtype, device) for mul, found in uuu.items()]
+        self._channelwise = [
+            _Channelwise(self._terms, mul, found, dtype, device, native=native) for mul, found in uuu.items()
+        ]
 
     def _coupling(self, ins: Instruction) -> Tensor:
         l1, l2, l3 = (terms[i].ir.l for terms, i in zip(self._terms, ins.terms))
@@ -132,8 +138,11 @@ class _Channelwise:
         found: list[tuple[int, Instruction]],
         dtype: torch.dtype,
         device: torch.device,
+        *,
+        native: bool,
     ) -> None:
-        self._mul = mul
+        self._mul, self._native = mul, native
+        self._chosen: dict[tuple[int, bool, bool], tuple[str, int]] = {}
         self._in = [sorted({ins.terms[side] for _, ins in found}) for side in (0, 1)]
         rows = [_columns([terms[side][i].ir.dim for i in self._in[side]]) for side in (0, 1)]
         widths = [terms[2][ins.i_out].ir.dim for _, ins in found]
@@ -169,6 +178,19 @@ class _Channelwise:
         self._sum = torch.zeros(sum(widths), int(starts[-1]), dtype=dtype, device=device)
         self._sum[torch.arange(sum(widths)), torch.as_tensor(target)] = 1
 
+    def _choice(self, x: Tensor, y: Tensor, *, inference: bool) -> str:
+        native = self._native and ops.native_allowed(x, y, inference=inference)
+        if torch.compiler.is_compiling():
+            return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=False)
+        gradients = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
+        key = x.shape[0], native, gradients
+        chosen = self._chosen.get(key)
+        if chosen is None or chosen[1] != tuning_state():
+            where = x.shape[0], x.dtype, x.device
+            name = pick(self._costs, *where, native=native, measured=True, backward=gradients)
+            chosen = self._chosen[key] = name, tuning_state()
+        return chosen[0]
+
     def add(
         self,
         out: dict[int, list[Tensor]],
@@ -183,7 +205,7 @@ class _Channelwise:
         y = torch.cat([second[i] for i in self._in[1]], 2)
         batch, mul, _ = x.shape
         x, y = x.reshape(batch * mul, x.shape[2]), y.reshape(batch * mul, y.shape[2])
-        plan = self._plans.get(_choice(self._costs, x, y, inference=inference), x.dtype, x.device)
+        plan = self._plans.get(self._choice(x, y, inference=inference), x.dtype, x.device)
         t = ops.product(plan, x, y).view(batch, mul, self._problem.dim_out)
         if any(where >= 0 for where in self._where):
             shape = next(weights[where] for where in self._where if where >= 0).shape
@@ -193,12 +215,6 @@ class _Channelwise:
         z = t @ self._sum
         for slot, part in zip(self._slots, torch.split(z, [slot.width for slot in self._slots], -1)):
             out.setdefault(slot.i_out, []).append(part.transpose(1, 2))
-
-
-def _choice(costs: Costs, x: Tensor, y: Tensor, *, inference: bool) -> str:
-    return pick(
-        costs, x.shape[0], x.dtype, x.device, native=ops.native_allowed(x, y, inference=inference), measured=True
-    )
 
 
 def _columns(widths: list[int]) -> list[np.ndarray]:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha1
 from typing import Any
 
 import torch
 from lemmata_core import InvalidInput
 from torch import nn
 
-from cg_tensorproduct import inputs
+from cg_tensorproduct import inputs, weighted
 from cg_tensorproduct.full import drop_generated_code
 from cg_tensorproduct.instructions import Instruction, elementwise, fully_connected, normalised_instructions
-from cg_tensorproduct.irreps import Irrep, Irreps
+from cg_tensorproduct.irreps import Irreps
 from cg_tensorproduct.paths import LAYOUTS, check_choice
+from cg_tensorproduct.plans import HAS_NUMBA
 from cg_tensorproduct.store import Store
 from cg_tensorproduct.tables import Tables
+from cg_tensorproduct.tuning import Tunable, measurement, tune_once, tuning_state
 
 Tensor = torch.Tensor
 
@@ -38,7 +41,9 @@ class TensorProduct(nn.Module):
     shared_weights : bool, optional
         Whether one set of weights serves all samples (default) or each sample brings its own.
     algorithm : {"auto", "torch", "kernel"}
-        "kernel" runs mode uvu with one copy in the second input natively on the CPU (extra `cpu`); "torch" never does.
+        "kernel" runs modes uvu and uuu natively on the CPU (extra `cpu`), "torch" runs matrix products everywhere; the
+        other modes are matrix products in either case. "auto" is "kernel" where there is one, unless `autotune` has
+        found "torch" faster.
     layout : {"mul_ir", "ir_mul"}
     dtype, device : optional
         Of the internal weights.
@@ -83,6 +88,7 @@ class TensorProduct(nn.Module):
         validate: bool = False,
     ) -> None:
         super().__init__()
+        dtype, device = inputs.check_options(dtype, device)
         terms = Irreps(irreps_in1), Irreps(irreps_in2), Irreps(irreps_out)
         self.irreps_in1, self.irreps_in2, self.irreps_out = terms
         self.instructions: list[Instruction] = normalised_instructions(
@@ -106,7 +112,13 @@ class TensorProduct(nn.Module):
         self.register_buffer("output_mask", self._mask().to(device=device))
         self._register_load_state_dict_pre_hook(drop_generated_code)
         self._dims = tuple(term.dim for term in terms)
-        self._store = Store(Tables, (terms, tuple(self.instructions), self.algorithm, self.layout))
+        self._store = Store(Tables, (terms, tuple(self.instructions), self.layout))
+        self._native = any(ins.connection_mode in ("uvu", "uuu") for ins in self.instructions)
+        digest = sha1(repr((terms, self.instructions, self.shared_weights, layout)).encode(), usedforsecurity=False)
+        self._key = f"weighted-{digest.hexdigest()[:16]}"
+        self._chosen: dict[tuple[int, torch.dtype, torch.device, bool], tuple[str, int]] = {}
+        if self.algorithm == "kernel":
+            self._store.get("kernel", dtype or torch.get_default_dtype(), device or torch.device("cpu"))
 
     def forward(self, x1: Tensor, x2: Tensor, weight: Tensor | list[Tensor] | None = None) -> Tensor:
         """The product of two batches of features.
@@ -146,13 +158,52 @@ class TensorProduct(nn.Module):
         work, out = inputs.working_dtype(x1, x2)
         x1, x2, w = x1.reshape(rows, dim1).to(work), x2.reshape(rows, dim2).to(work), w.to(work)
         w = w.reshape(-1) if self.shared_weights else w.reshape(rows, self.weight_numel)
-        tables = self._store.get("tables", work, x1.device)
-        if torch.is_autocast_enabled(x1.device.type):
+        tables = self._store.get(self._choice(x1, x2, w), work, x1.device)
+        if inputs.autocast_enabled(x1):
             with torch.autocast(x1.device.type, enabled=False):
                 z = tables.product(x1, x2, w, inference=self.inference)
         else:
             z = tables.product(x1, x2, w, inference=self.inference)
         return z.to(out).view(*batch, dim_out)
+
+    def choice(self, batch: int, dtype: torch.dtype, device: torch.device, *, gradients: bool = False) -> str:
+        """What runs: "kernel" or "torch"."""
+        if self.algorithm != "auto":
+            return self.algorithm
+        if not (self._native and HAS_NUMBA and device.type == "cpu"):
+            return "torch"
+        if torch.compiler.is_compiling():
+            return "kernel"  # its tables fall back on matrix products where a graph needs them
+        return measurement(self._key, batch, dtype, device, backward=gradients) or "kernel"
+
+    def _choice(self, x1: Tensor, x2: Tensor, w: Tensor) -> str:
+        if self.algorithm != "auto" or not self._native or torch.compiler.is_compiling():
+            return self.choice(x1.shape[0], x1.dtype, x1.device)
+        gradients = torch.is_grad_enabled() and (x1.requires_grad or x2.requires_grad or w.requires_grad)
+        key = x1.shape[0], x1.dtype, x1.device, gradients
+        chosen = self._chosen.get(key)
+        if chosen is None or chosen[1] != tuning_state():
+            if HAS_NUMBA and x1.device.type == "cpu":
+                tune_once(self, self._key, *key[:3], backward=gradients)
+            chosen = self._chosen[key] = self.choice(*key[:3], gradients=gradients), tuning_state()
+        return chosen[0]
+
+    def _tunable(self, batch: int, dtype: torch.dtype, device: torch.device) -> Tunable:
+        def run(name: str, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+            weights = w if not self.shared_weights else w.reshape(-1)
+            found: Tensor = self._store.get(name, dtype, device).product(x, y, weights, inference=self.inference)
+            return found
+
+        native = self._native and HAS_NUMBA and device.type == "cpu"
+        expected = {"kernel": 1.0, "torch": 2.0} if native else {"torch": 1.0}
+        weights = (1 if self.shared_weights else batch), self.weight_numel
+        return Tunable(self._key, expected, ((batch, self._dims[0]), (batch, self._dims[1]), weights), run)
+
+    def multiply_adds(self, ins: Instruction) -> int:
+        """Multiply-adds of one instruction and sample."""
+        terms = self.irreps_in1, self.irreps_in2, self.irreps_out
+        sizes = [(term[i].mul, term[i].ir.dim) for term, i in zip(terms, ins.terms)]
+        return weighted.multiply_adds(ins.connection_mode, *sizes)
 
     def _weight(self, weight: Tensor | list[Tensor] | None, x1: Tensor) -> Tensor:
         if weight is None:
@@ -161,16 +212,35 @@ class TensorProduct(nn.Module):
                 raise InvalidInput.argument("weight", expected=f"{self.weight_numel} weights", got=got)
             if not self.shared_weights:
                 return x1.new_zeros(*x1.shape[:-1], 0)
+            if self.weight.device != x1.device and self.weight_numel:
+                expected = f"a tensor on {self.weight.device}, where the weights are"
+                raise InvalidInput.argument("x1", expected=expected, got=str(x1.device))
             return self.weight
         if isinstance(weight, (list, tuple)):
-            start = len(weight[0].shape) - len(next(ins.path_shape for ins in self.instructions if ins.has_weight))
-            weight = torch.cat([w.flatten(start) for w in weight], -1)
+            weight = self._joined(weight)
+        inputs.check_tensor("weight", weight)
         fits = weight.shape[-1:] == (self.weight_numel,) and (weight.dim() == 1) == self.shared_weights
         if not fits:
             shape = f"({self.weight_numel},)" if self.shared_weights else f"(..., {self.weight_numel})"
             raise InvalidInput.argument("weight", expected=f"shape {shape}", got=f"shape {tuple(weight.shape)}")
         inputs.check_same("x1", x1, "weight", weight)
         return weight
+
+    def _joined(self, weights: Sequence[Tensor]) -> Tensor:
+        """Weights that come as a list of views, flat."""
+        shapes = [ins.path_shape for ins in self.instructions if ins.has_weight]
+        expected = f"{len(shapes)} tensors of shapes [...] + {shapes}"
+        if len(weights) != len(shapes):
+            raise InvalidInput.argument("weight", expected=expected, got=f"{len(weights)} tensors")
+        for w, shape in zip(weights, shapes):
+            inputs.check_tensor("weight", w)
+            batch = weights[0].shape[: weights[0].dim() - len(shapes[0])]
+            if w.shape != (*batch, *shape):
+                got = str([tuple(other.shape) for other in weights])
+                raise InvalidInput.argument("weight", expected=expected, got=got)
+        if not weights:
+            return self.weight
+        return torch.cat([w.reshape(*w.shape[: -len(shape)], -1) for w, shape in zip(weights, shapes)], -1)
 
     def _mask(self) -> Tensor:
         reached = {ins.i_out for ins in self.instructions if ins.path_weight != 0 and 0 not in ins.path_shape}
@@ -262,6 +332,5 @@ class ElementwiseTensorProduct(TensorProduct):
         if in1.num_irreps != in2.num_irreps:
             expected = f"as many irreps as irreps_in1 ({in1.num_irreps})"
             raise InvalidInput.argument("irreps_in2", expected=expected, got=f"{in2.num_irreps} in {in2}")
-        wanted = None if filter_ir_out is None else {Irrep(ir) for ir in filter_ir_out}  # type: ignore[arg-type]
-        first, second, out, instructions = elementwise(in1, in2, wanted)  # type: ignore[arg-type]
+        first, second, out, instructions = elementwise(in1, in2, filter_ir_out)
         super().__init__(first, second, out, instructions, irrep_normalization=irrep_normalization, **options)

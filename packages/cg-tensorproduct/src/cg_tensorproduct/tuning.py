@@ -1,4 +1,4 @@
-"""Which algorithm: a cost model first, measurement where asked for."""
+"""Which algorithm: the cost model first, measurement where asked for, and a cache of measurements on disk."""
 
 from __future__ import annotations
 
@@ -8,75 +8,62 @@ import platform
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lemmata_core import InvalidInput
 
+from cg_tensorproduct.costs import Costs, modelled
+from cg_tensorproduct.inputs import FLOATS
 from cg_tensorproduct.paths import Problem
 from cg_tensorproduct.plans import HAS_NUMBA
 
 if TYPE_CHECKING:
     from cg_tensorproduct.full import FullTensorProduct
+    from cg_tensorproduct.tensor_product import TensorProduct
 
-LARGEST_MATRIX = 1 << 22  # above this the dense algorithm's matrix leaves the cache and never wins
-BUDGET_SECONDS = 0.05
+BUDGET_SECONDS = 0.05  # of one `autotune`, shared by its candidates; three calls of each are made in any case
+MOST_CANDIDATES = 3
+NAMES = ("dense", "blocked", "kernel", "torch")
 
 
 @dataclass(frozen=True)
-class Costs:
-    """What the algorithms have to do for one sample.
+class Tunable:
+    """What `autotune` has to know about a module.
 
     Attributes
     ----------
-    dense, blocked : int
-        Multiply-adds.
-    outputs : int
-        Numbers written.
-    launches : int
-        Matrix products of the blocked algorithm.
-    couples : int
-        Pairs of input copies.
-    outer : int
-        Numbers in the outer product.
+    key : str
+        Names the problem in the cache.
+    expected : dict of str to float
+        Modelled seconds by algorithm; only their order matters.
+    shapes : tuple of tuple of int
+        Of the inputs.
+    run : callable
+        ``run(name, *inputs)``.
     """
 
-    dense: int
-    blocked: int
-    outputs: int
-    launches: int
-    couples: int
-    outer: int
-
-    @property
-    def matrix(self) -> int:
-        """Entries of the dense algorithm's matrix."""
-        return self.dense
-
-    @property
-    def key(self) -> str:
-        """Names the problem in the cache of measurements."""
-        return f"{self.dense}-{self.blocked}-{self.outputs}-{self.launches}-{self.couples}"
-
-    @classmethod
-    def of(cls, problem: Problem) -> Costs:
-        """Count for `problem`."""
-        blocked, couples, shapes = 0, 0, set()
-        for pair in problem.pairs:
-            copies = len(pair.rows1) * len(pair.rows2)
-            couples += copies
-            for M in range(max(pair.l3) + 1):
-                n = min(pair.l1, M + pair.l2) - max(-pair.l1, M - pair.l2) + 1
-                rows = sum(l3 >= M for l3 in pair.l3)
-                blocked += n * rows * copies
-                shapes.add((n, rows, copies))
-        outer = problem.dim1 * problem.dim2
-        return cls(outer * problem.dim_out, blocked, problem.dim_out, len(shapes), couples, outer)
+    key: str
+    expected: dict[str, float]
+    shapes: tuple[tuple[int, ...], ...]
+    run: Callable[..., torch.Tensor]
 
 
-def pick(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device, *, native: bool, measured: bool) -> str:
+def pick(
+    costs: Costs,
+    batch: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    native: bool,
+    measured: bool,
+    backward: bool = False,
+) -> str:
     """The algorithm with the least modelled time, unless a measurement says otherwise.
 
     Parameters
@@ -89,9 +76,11 @@ def pick(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device, *, 
         Whether a plan may hide its arithmetic from torch.
     measured : bool
         Whether measurements kept by `autotune` may overrule the model.
+    backward : bool
+        Whether gradients will be asked for.
     """
     if measured and not torch.compiler.is_compiling():
-        found = _measured().get(_key(costs, batch, dtype, device))
+        found = measurement(costs.key, batch, dtype, device, backward=backward)
         if found is not None and (native or found != "kernel"):
             return found
     seconds = modelled(costs, batch, dtype, device)
@@ -100,27 +89,14 @@ def pick(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device, *, 
     return min(seconds, key=lambda name: seconds[name])
 
 
-def modelled(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device) -> dict[str, float]:
-    """Seconds that each algorithm is expected to take on one core (or one GPU), from constants measured on an x86
-    core.
-    """
-    if device.type != "cpu":
-        # Launches decide on a GPU as long as the matrix is small; untested there, so the margins are wide.
-        dense = 2e-5 + batch * costs.dense / 1e13 + costs.matrix / 1e11
-        return {"dense": dense, "blocked": 1e-4 + costs.launches * 1e-5 + batch * costs.blocked / 1e11}
-    width = 2.0 if dtype == torch.float64 else 1.0
-    tiles = -(-batch // 16) * 16
-    blocked = costs.blocked * 2e-10 + costs.outputs * 3e-9
-    seconds = {
-        "dense": 7e-6 + width * (batch * (costs.dense / 4.5e10 + costs.outer * 1e-9) + costs.matrix * 1e-10),
-        "blocked": 5e-5 + costs.launches * 2e-6 + width * batch * blocked,
-    }
-    if HAS_NUMBA:
-        kernel = costs.blocked * 1e-10 + costs.outputs * 8e-10 + costs.couples * 1.5e-8
-        seconds["kernel"] = 7e-6 + width * tiles * kernel
-    if costs.matrix > LARGEST_MATRIX:
-        seconds.pop("dense")
-    return seconds
+def measurement(key: str, batch: int, dtype: torch.dtype, device: torch.device, *, backward: bool) -> str | None:
+    """What `autotune` found for a problem; a measurement without gradients stands in for one with, and conversely."""
+    known = _measured()
+    for flag in (backward, not backward):
+        found = known.get(_key(key, batch, dtype, device, backward=flag))
+        if found is not None:
+            return found
+    return None
 
 
 def choose_algorithm(
@@ -143,11 +119,23 @@ def choose_algorithm(
     -------
     str
         "dense", "blocked" or "kernel".
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is none of these.
     """
-    if not isinstance(batch, int) or batch < 0:
+    from cg_tensorproduct.full import FullTensorProduct
+    from cg_tensorproduct.inputs import check_options
+
+    if not isinstance(plan, (FullTensorProduct, Problem)):
+        raise InvalidInput.argument("plan", expected="a FullTensorProduct", got=type(plan).__name__)
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 0:
         raise InvalidInput.argument("batch", expected="an integer >= 0", got=batch)
+    _, place = check_options(dtype, device)
     costs = Costs.of(plan) if isinstance(plan, Problem) else plan._costs
-    return pick(costs, batch, dtype, torch.device(device), native=True, measured=True)
+    measured = isinstance(plan, Problem) or not plan.deterministic
+    return pick(costs, batch, dtype, place or torch.device("cpu"), native=True, measured=measured)
 
 
 @dataclass(frozen=True)
@@ -176,20 +164,22 @@ class AutotuneReport:
 
 
 def autotune(
-    module: FullTensorProduct,
+    module: FullTensorProduct | TensorProduct,
     batch: int,
     *,
     backward: bool = True,
     cache: bool = True,
     dtype: torch.dtype | None = None,
 ) -> AutotuneReport:
-    """Time the likely algorithms of a full product and let "auto" use the fastest from now on.
+    """Time the likely algorithms of a product and let "auto" use the fastest from now on.
 
     Parameters
     ----------
-    module : FullTensorProduct
+    module : FullTensorProduct or TensorProduct
+        Of a weighted product the candidates are "kernel" (native where there is native code) and "torch".
     batch : int
-        Measured at the power of two at or above it; the result holds for that bucket.
+        Measured at the power of two at or above it; the result holds for that bucket, for this number of threads, and
+        for calls with (or without) gradients.
     backward : bool
         Time forward and backward together.
     cache : bool
@@ -200,102 +190,92 @@ def autotune(
     Returns
     -------
     AutotuneReport
-    """
-    from cg_tensorproduct.full import FullTensorProduct
 
-    if not isinstance(module, FullTensorProduct):
-        raise InvalidInput.argument("module", expected="a FullTensorProduct", got=type(module).__name__)
-    if not isinstance(batch, int) or batch < 1:
+    Raises
+    ------
+    InvalidInput
+        If `module` is no such product, `batch` no integer >= 1 or `dtype` no floating one.
+    KeyboardInterrupt
+        When interrupted; what was measured so far is printed on stderr, and the cache stays as it was.
+    """
+    if not hasattr(module, "_tunable"):
+        raise InvalidInput.argument("module", expected="a product that has algorithms", got=type(module).__name__)
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise InvalidInput.argument("batch", expected="an integer >= 1", got=batch)
+    if dtype is not None and dtype not in FLOATS:
+        raise InvalidInput.argument("dtype", expected="a floating torch.dtype", got=repr(dtype))
     dtype = dtype or torch.float32
     device = module.get_buffer("output_mask").device
-    costs, bucket = module._costs, _bucket(batch)
-    expected = modelled(costs, bucket, dtype, device)
-    order = sorted(expected, key=lambda name: expected[name])[:3]
-    seconds = {name: _time(module, name, bucket, dtype, device, backward=backward) for name in order}
+    bucket = _bucket(batch)
+    subject = module._tunable(bucket, dtype, device)
+    order = sorted(subject.expected, key=lambda name: subject.expected[name])[:MOST_CANDIDATES]
+    seconds: dict[str, float] = {}
+    try:
+        for name in order:
+            seconds[name] = _time(subject, name, dtype, device, BUDGET_SECONDS / len(order), backward=backward)
+    except KeyboardInterrupt:
+        table = ", ".join(f"{name} {value * 1e3:.3g} ms" for name, value in seconds.items()) or "nothing yet"
+        print(f"interrupted; measured: {table}", file=sys.stderr)  # noqa: T201
+        raise
     choice = min(seconds, key=lambda name: seconds[name])
-    _measured()[_key(costs, bucket, dtype, device)] = choice
+    _measured()[_key(subject.key, bucket, dtype, device, backward=backward)] = choice
     return AutotuneReport(choice, seconds, order[0], bucket, cache and _save())
 
 
 def _time(
-    module: FullTensorProduct, name: str, batch: int, dtype: torch.dtype, device: torch.device, *, backward: bool
+    subject: Tunable, name: str, dtype: torch.dtype, device: torch.device, budget: float, *, backward: bool
 ) -> float:
-    from cg_tensorproduct import ops
-
-    plan = module._store.get(name, dtype, device)
     generator = torch.Generator().manual_seed(0)
-    x, y = (torch.randn(batch, d, generator=generator).to(device=device, dtype=dtype) for d in (plan.dim1, plan.dim2))
-    if backward:
-        x.requires_grad_()
-        y.requires_grad_()
     times: list[float] = []
-    for repeat in range(50):
-        start = time.perf_counter()
-        z = ops.product(plan, x, y)
-        if backward:
-            torch.autograd.grad(z, (x, y), torch.ones_like(z))
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        if repeat:
-            times.append(time.perf_counter() - start)
-        if sum(times) > BUDGET_SECONDS and len(times) >= 3:
-            break
+    # the caller may be in inference mode or without gradients
+    with torch.inference_mode(False), torch.set_grad_enabled(backward):
+        inputs = [
+            torch.randn(shape, generator=generator).to(device=device, dtype=dtype).requires_grad_(backward)
+            for shape in subject.shapes
+        ]
+        for repeat in range(50):
+            start = time.perf_counter()
+            z = subject.run(name, *inputs)
+            if backward:
+                torch.autograd.grad(z, inputs, torch.ones_like(z), allow_unused=True)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            if repeat:
+                times.append(time.perf_counter() - start)
+            if sum(times) > budget and len(times) >= 3:
+                break
     return sorted(times)[len(times) // 2]
-
-
-def explain(module: Any, batch: int = 64) -> str:
-    """Which paths a full product has, what the algorithms cost, and which one runs.
-
-    Parameters
-    ----------
-    module : FullTensorProduct
-    batch : int
-        Rows to cost it for.
-
-    Returns
-    -------
-    str
-        A few lines of text.
-    """
-    from cg_tensorproduct.full import FullTensorProduct
-
-    if not isinstance(module, FullTensorProduct):
-        raise InvalidInput.argument("module", expected="a FullTensorProduct", got=type(module).__name__)
-    costs, device = module._costs, module.get_buffer("output_mask").device
-    seconds = modelled(costs, batch, torch.float32, device)
-    choice = module.algorithm
-    if choice == "auto":
-        choice = pick(costs, batch, torch.float32, device, native=True, measured=not module.deterministic)
-    odd = sum((p.l1 + p.l2 + p.l3) % 2 for p in module.paths)
-    lines = [
-        f"{module.irreps_in1} x {module.irreps_in2} -> {module.irreps_out.regroup()}",
-        f"{len(module.paths)} paths ({odd} antisymmetric), {costs.outputs} outputs a sample",
-        f"multiply-adds a sample: dense {costs.dense}, blocked {costs.blocked}",
-        f"bytes written a sample: {4 * costs.outputs} in float32",
-        f"modelled at batch {batch}: " + ", ".join(f"{name} {s * 1e3:.3g} ms" for name, s in sorted(seconds.items())),
-        f"runs: {choice}"
-        + (
-            f" (asked for; the model says {min(seconds, key=lambda n: seconds[n])})"
-            if module.algorithm != "auto"
-            else " (least modelled or measured time)"
-        ),
-    ]
-    if not HAS_NUMBA:
-        lines.append("the native kernel needs the extra: pip install 'cg-tensorproduct[cpu]'")
-    return "\n".join(lines)
 
 
 def _bucket(batch: int) -> int:
     return 1 << max(0, batch - 1).bit_length()
 
 
-def _key(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device) -> str:
-    return f"{costs.key}|{_bucket(batch)}|{dtype}|{device.type}|{torch.get_num_threads()}"
+def _key(problem: str, batch: int, dtype: torch.dtype, device: torch.device, *, backward: bool) -> str:
+    where = f"cpu|{torch.get_num_threads()}" if device.type == "cpu" else _device_name(device)
+    return f"{problem}|{_bucket(batch)}|{dtype}|{where}|{'gradients' if backward else 'forward'}"
+
+
+@lru_cache(maxsize=32)
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda" and torch.cuda.is_available():
+        return f"cuda|{torch.cuda.get_device_name(device)}"
+    return device.type
+
+
+@lru_cache(maxsize=1)
+def _processor() -> str:
+    name = platform.processor()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:
+        pass  # not Linux: the platform's word has to do
+    return "".join(c if c.isalnum() else "-" for c in f"{platform.machine()}-{name}")
 
 
 def cache_path() -> Path:
-    """The file that keeps measurements, one for each version of torch and processor."""
+    """The file that keeps measurements, one for each version of this package and of torch, and processor."""
     if os.environ.get("CG_TENSORPRODUCT_CACHE"):
         base = Path(os.environ["CG_TENSORPRODUCT_CACHE"])
     elif sys.platform == "win32":
@@ -304,8 +284,8 @@ def cache_path() -> Path:
         base = Path.home() / "Library" / "Caches" / "cg-tensorproduct"
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "cg-tensorproduct"
-    machine = "".join(c if c.isalnum() else "-" for c in f"{platform.machine()}-{platform.processor()}")
-    return base / f"autotune-{torch.__version__}-{machine}.json"
+    version = metadata.version("cg-tensorproduct")
+    return base / f"autotune-{version}-torch-{torch.__version__}-{_processor()}.json"
 
 
 def _load() -> dict[str, str]:
@@ -314,7 +294,7 @@ def _load() -> dict[str, str]:
         return {}
     try:
         found = json.loads(path.read_text())
-        if not isinstance(found, dict) or not all(v in ("dense", "blocked", "kernel") for v in found.values()):
+        if not isinstance(found, dict) or not all(value in NAMES for value in found.values()):
             raise ValueError("not a table of algorithms")
     except (OSError, ValueError) as err:
         warnings.warn(f"{path} is ignored: {err}", stacklevel=3)
@@ -355,6 +335,16 @@ def tuning_state() -> int:
     return len(_LOADED) + len(_MEASURED)
 
 
-def is_measured(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether `autotune` has been here."""
-    return _key(costs, batch, dtype, device) in _measured()
+def wants_tuning() -> bool:
+    """Whether the environment asks for measurements on first calls."""
+    return os.environ.get("CG_TENSORPRODUCT_AUTOTUNE") == "1"
+
+
+def tune_once(module: Any, key: str, batch: int, dtype: torch.dtype, device: torch.device, *, backward: bool) -> None:
+    """Measure if the environment asks for it and nobody has."""
+    from cg_tensorproduct.ops import transforms_active
+
+    if batch == 0 or not wants_tuning() or transforms_active():
+        return
+    if measurement(key, batch, dtype, device, backward=backward) is None:
+        autotune(module, batch, backward=backward, dtype=dtype)

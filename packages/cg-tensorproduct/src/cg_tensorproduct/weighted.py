@@ -89,3 +89,23 @@ def one(mode: str, x: Tensor, y: Tensor, c: Tensor, w: Tensor | None) -> Tensor:
     if mode in ("uuw", "u<vw"):
         return t.sum(2, keepdim=True) if w is None else t @ w
     return t if w is None else t * w.unsqueeze(-2)
+
+
+def multiply_adds(mode: str, first: tuple[int, int], second: tuple[int, int], third: tuple[int, int]) -> int:
+    """Multiply-adds of one instruction and sample, from (copies, 2 l + 1) of both inputs and the output.
+
+    Counts what the functions above do; the native kernel of uvu does the same without the zeros of the coupling.
+    """
+    (u, i), (v, j), (w, k) = first, second, third
+    if mode == "uvw":
+        if k <= i and k <= j:
+            return u * k * i * j + k * u * j * v + k * u * v * w
+        if i > j:
+            u, i, v, j = v, j, u, i
+        return i * u * v * w + v * i * j * k + k * i * v * w
+    if mode == "uvv":
+        u, i, v, j = v, j, u, i
+    if mode in ("uvu", "uvv", "uvuv"):
+        return v * i * j * k + v * k * i * u
+    pairs = u * (u - 1) // 2 if mode in ("uvu<v", "u<vw") else u
+    return pairs * (i * j + i * j * k) + (pairs * k * w if mode in ("uuw", "u<vw") else 0)

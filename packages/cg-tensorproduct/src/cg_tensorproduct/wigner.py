@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import sqrt
 
 import torch
+from lemmata_core import InvalidInput
 
 from cg_tensorproduct.coupling import check_degrees, clebsch_gordan, triangle
+from cg_tensorproduct.inputs import FLOATS
 
 
 def wigner_3j(
@@ -29,9 +31,11 @@ def wigner_3j(
     Raises
     ------
     InvalidInput
-        If a degree is no integer >= 0.
+        If a degree is no integer >= 0 or `dtype` no floating one.
     """
     l1, l2, l3 = check_degrees(l1, l2, l3)
+    if dtype not in FLOATS:
+        raise InvalidInput.argument("dtype", expected="a floating torch.dtype", got=repr(dtype))
     tensor = clebsch_gordan(l1, l2, l3)
     if triangle(l1, l2, l3):
         tensor /= sqrt(2 * l3 + 1)

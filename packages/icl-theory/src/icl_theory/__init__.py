@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SparseLinear,
     )
     from icl_theory.bounds import collision_example
+    from icl_theory.channels_first import selective_scan_fn
     from icl_theory.deep import AttentionICL, DeepICL
     from icl_theory.estimates import Estimate
     from icl_theory.gated import GatedLinearICL, LinearAttentionICL, MambaICL, Parts, gate_weights
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from icl_theory.probes import probe_attention, probe_gates, steps_to_loss
     from icl_theory.prompts import TEST_MIX, PromptBatch, PromptSpec, sample_prompts, stream_prompts
     from icl_theory.risk import MixtureStudy, RiskReport, decompose, mixture_study
-    from icl_theory.scan import selective_scan, selective_scan_fn
+    from icl_theory.scan import selective_scan
     from icl_theory.ssm import MambaBlock, MambaLayer
     from icl_theory.stressing import prompts_from_table, stress
     from icl_theory.sweep import PhaseDiagram, phase_diagram
@@ -45,6 +46,7 @@ _HOME = {
         "Posterior", "Prompts", "SparseLinear",
     ),
     "bounds": ("collision_example",),
+    "channels_first": ("selective_scan_fn",),
     "deep": ("AttentionICL", "DeepICL"),
     "estimates": ("Estimate",),
     "gated": ("GatedLinearICL", "LinearAttentionICL", "MambaICL", "Parts", "gate_weights"),
@@ -52,7 +54,7 @@ _HOME = {
     "probes": ("probe_attention", "probe_gates", "steps_to_loss"),
     "prompts": ("TEST_MIX", "PromptBatch", "PromptSpec", "sample_prompts", "stream_prompts"),
     "risk": ("MixtureStudy", "RiskReport", "decompose", "mixture_study"),
-    "scan": ("selective_scan", "selective_scan_fn"),
+    "scan": ("selective_scan",),
     "ssm": ("MambaBlock", "MambaLayer"),
     "stressing": ("prompts_from_table", "stress"),
     "sweep": ("PhaseDiagram", "phase_diagram"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from lemmata_core import Context
 
 from icl_theory.sweep import run_cells
@@ -25,3 +26,14 @@ def sweep(ctx: Context, function: Any, cells: list[dict[str, Any]], label: str) 
 def seed_of(ctx: Context) -> int:
     """A seed for the claim's cells."""
     return int(ctx.rng.integers(1 << 31))
+
+
+class UniformInputs:
+    """Inputs uniform on [low, high]."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high
+
+    def __call__(self, rng: np.random.Generator, n: int, length: int) -> Any:
+        """Draw (n, length, 1)."""
+        return rng.uniform(self.low, self.high, (n, length, 1))

@@ -197,8 +197,9 @@ def run_placement(ctx: Context) -> Evidence:
 
 
 def accept_placement(e: Evidence) -> Verdict:
-    """Accept where closest outliers cost Mamba at least 0.05, and placement changes linear attention by at most "
-    "0.06.
+    """Accept where closest outliers cost Mamba at least 0.05, and placement changes linear attention by at most 0.06.
+
+    Judged on flipped labels at one layer, on random ones at three, as the paper has them; the others are told.
     """
     v = e.values
     rule = {1: "flip", 3: "random"}  # one layer shrugs off random labels wherever they stand; the paper has three
@@ -206,11 +207,16 @@ def accept_placement(e: Evidence) -> Verdict:
     mamba = {n: v[f"mamba_{n}_{rule[n]}_loss"] for n in depths}
     linear = {n: abs(v[f"none_{n}_random_loss"]) for n in depths}
     ok = all(x >= 0.05 for x in mamba.values()) and all(x <= 0.06 for x in linear.values())
+    other = {1: "random", 3: "flip"}
     reason = "; ".join(
         f"{n} layer{'s' if n > 1 else ''}: Mamba loses {mamba[n]:.3f} ({rule[n]} labels) from farthest to "
-        f"closest, linear attention changes by {linear[n]:.3f}"
+        f"closest, linear attention changes by {linear[n]:.3f} (random labels); measured but not judged: with "
+        f"{other[n]} labels Mamba loses {v[f'mamba_{n}_{other[n]}_loss']:.3f}, and with flipped ones linear attention "
+        f"changes by {abs(v[f'none_{n}_flip_loss']):.3f}"
         for n in depths
     )
+    if 3 not in depths:
+        reason += "; three layers, as the paper has them, are left to laptop scale"
     return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
 
 

@@ -28,7 +28,7 @@ def family_from(text: str) -> Family:
         raise InvalidInput.argument("family", expected='a .toml file, "linear" or "logistic"', got=text)
     try:
         return _build(tomllib.loads(path.read_text(encoding="utf-8")))
-    except tomllib.TOMLDecodeError as err:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
         raise InvalidInput.argument("family", expected="a TOML file", got=f"{text} ({err})") from err
 
 
@@ -38,7 +38,10 @@ def _build(table: dict[str, Any]) -> Family:
     rest = dict(table)
     kind = one_of(rest.pop("kind", None), "kind", KINDS)
     if kind == "mixture":
-        rest["families"] = [_build(part) for part in rest.get("families", [])]
+        parts = rest.get("families")
+        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+            raise InvalidInput.argument("families", expected="one [[families]] table or more", got=parts)
+        rest["families"] = [_build(part) for part in parts]
     if isinstance(rest.get("features"), list):
         rest["features"] = tuple(rest["features"])
     makers: dict[str, Callable[..., Family]] = {

@@ -47,7 +47,7 @@ def posterior_variance_bound(
     minimax : float
         Minimax risk of the true type after k pairs.
     n_types : int, optional
-        T; ``len(D) + 1`` if not given.
+        T > len(D); ``len(D) + 1`` if not given.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def posterior_variance_bound(
             raise InvalidInput.argument(name, expected="numbers >= 0", got=f"{value.tolist()}")
     if not drift.size or drift.min() <= 0:
         raise InvalidInput.argument("D", expected="drifts D_j > 0, as Theorem 3 needs them", got=f"{drift.tolist()}")
-    types = len(drift) + 1 if n_types is None else positive_int(n_types, "n_types")
+    types = len(drift) + 1 if n_types is None else positive_int(n_types, "n_types", minimum=len(drift) + 1)
     with np.errstate(divide="ignore"):
         C = float(np.min(drift**2 / (8 * (proxy + scale * drift / 2))))
     decay = (1 - alpha) / alpha * math.exp(-float(drift.min()) * k / 2) + (types - 1) * math.exp(-C * k)

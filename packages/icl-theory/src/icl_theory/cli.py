@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +18,29 @@ from lemmata_core.files import atomic_write
 
 main = app("icl-theory", "In-context learning under outliers, and as Bayesian inference, with exact answers.")
 
-Save = Annotated[Path | None, typer.Option("--save", help="Write the table to a .csv or .json file.")]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw to a .svg, .png or .pdf file (extra plot).")]
+
+def _writable(option: str, *suffixes: str) -> Callable[[Path | None], Path | None]:
+    """Check a file's name and folder before the work, which may take minutes."""
+
+    def check(path: Path | None) -> Path | None:
+        if path is not None and (path.suffix not in suffixes or not path.parent.is_dir()):
+            named = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+            raise InvalidInput.argument(option, expected=f"a {named} file in a folder that exists", got=str(path))
+        return path
+
+    return check
+
+
+Save = Annotated[
+    Path | None,
+    typer.Option("--save", callback=_writable("--save", ".csv", ".json"), help="Write the table to .csv or .json."),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot", callback=_writable("--plot", ".svg", ".png", ".pdf"), help="Draw to .svg, .png or .pdf (extra plot)."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.")]
 Steps = Annotated[int, typer.Option(help="Training steps.")]
 
@@ -48,8 +69,6 @@ def _cell(value: object) -> str:
 
 
 def _save(table: Table, rows: list[dict[str, object]], path: Path) -> None:
-    if path.suffix not in {".csv", ".json"}:
-        raise InvalidInput.argument("--save", expected="a .csv or .json file", got=str(path))
     with atomic_write(path) as file:
         if path.suffix == ".json":
             json.dump(rows, file, indent=1)
@@ -129,7 +148,6 @@ def phase(
     from icl_theory.plots import phase_series
     from icl_theory.sweep import phase_diagram
 
-    out.mkdir(parents=True, exist_ok=True)
     with open_executor(executor) as pool:
         diagram = phase_diagram(
             _numbers(alphas, "--alphas"), _numbers(shares, "--shares"), models.split(","), labels.split(","), [kappa],

@@ -114,7 +114,7 @@ class DeepICL(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """From tokens (n, length + 1, d + 1) to F (n,), whose sign is the prediction."""
-        check_tokens(tokens, self.d)
+        check_tokens(tokens, self.d, next(self.parameters()).dtype)
         u = tokens
         for layer in self.layers[:-1]:
             u = u + layer(u)
@@ -156,7 +156,7 @@ class AttentionICL(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """From tokens (n, length + 1, d + 1) to F (n,)."""
-        check_tokens(tokens, self.d)
+        check_tokens(tokens, self.d, self.W_B.dtype)
         query = torch.einsum("nd,hmd->nhm", tokens[:, -1], self.W_C)
         # The query itself is left out: its label is not known, and softmax would spend most of its weight on it.
         scores = torch.einsum("nid,hmd,nhm->nhi", tokens[:, :-1], self.W_B, query)

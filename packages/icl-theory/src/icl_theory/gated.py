@@ -137,7 +137,7 @@ class GatedLinearICL(nn.Module):
         ------
         InvalidInput
         """
-        check_tokens(tokens, self.d)
+        check_tokens(tokens, self.d, self.W_B.dtype)
         query = tokens[:, -1] @ self.W_C.T
         keys = tokens @ self.W_B.T
         scores = torch.einsum("nlm,nm->nl", keys, query)
@@ -164,12 +164,15 @@ class LinearAttentionICL(GatedLinearICL):
         super().__init__(d, d_state, "none", delta, rng)
 
 
-def check_tokens(tokens: Tensor, d: int) -> None:
-    """Check the shape of prompts."""
+def check_tokens(tokens: Tensor, d: int, dtype: torch.dtype) -> None:
+    """Check the shape of prompts, and that their dtype is the weights'."""
     given: object = tokens
     if not isinstance(given, Tensor) or tokens.ndim != 3 or tokens.shape[-1] != d + 1 or tokens.shape[1] == 0:
         got = f"shape {tuple(tokens.shape)}" if isinstance(given, Tensor) else type(given).__name__
         raise InvalidInput.argument("tokens", expected=f"a tensor of shape (n, length + 1, {d + 1})", got=got)
+    # Under autocast the operations cast for themselves.
+    if tokens.dtype != dtype and not (tokens.is_floating_point() and torch.is_autocast_enabled(tokens.device.type)):
+        raise InvalidInput.argument("tokens", expected=f"{dtype}, as the weights", got=f"{tokens.dtype}")
 
 
 __all__ = ["GatedLinearICL", "LinearAttentionICL", "MambaICL", "Parts", "gate_weights", "log_gates"]

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PatternBank:
     """Orthogonal patterns of one norm: relevant mu, irrelevant nu and outliers v.
+
+    Banks are equal when their patterns are.
 
     Parameters
     ----------
@@ -49,11 +51,11 @@ class PatternBank:
     n_outlier: int = 3
     beta: float = 3.0
     outlier_norm: float | None = None
-    rng: RNGLike = field(default=0, repr=False, compare=False)
-    relevant: NDArray[Any] = field(init=False, repr=False, compare=False)
-    irrelevant: NDArray[Any] = field(init=False, repr=False, compare=False)
-    outlier: NDArray[Any] = field(init=False, repr=False, compare=False)
-    spare: NDArray[Any] = field(init=False, repr=False, compare=False)
+    rng: RNGLike = field(default=0, repr=False)
+    relevant: NDArray[Any] = field(init=False, repr=False)
+    irrelevant: NDArray[Any] = field(init=False, repr=False)
+    outlier: NDArray[Any] = field(init=False, repr=False)
+    spare: NDArray[Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         positive_int(self.d, "d")
@@ -84,6 +86,25 @@ class PatternBank:
         for name, rows_ in parts.items():
             rows_.setflags(write=False)
             object.__setattr__(self, name, rows_)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PatternBank):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in _PARTS)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name).tobytes() for name in _PARTS))
+
+
+_PARTS = ("relevant", "irrelevant", "outlier", "spare")
+
+
+def checked_bank(bank: PatternBank) -> PatternBank:
+    """Check that patterns are patterns."""
+    given: object = bank
+    if not isinstance(given, PatternBank):
+        raise InvalidInput.argument("bank", expected="a PatternBank", got=given)
+    return bank
 
 
 def tasks_ring(m: int) -> NDArray[np.int64]:

@@ -71,6 +71,9 @@ def draw(series: Sequence[Series], path: str | Path) -> None:
     InvalidInput
         Without matplotlib, or without a series.
     """
+    target = Path(path)
+    if target.suffix not in {".svg", ".png", ".pdf"}:
+        raise InvalidInput.argument("path", expected="a .svg, .png or .pdf file", got=str(path))
     if not series:
         raise InvalidInput.argument("series", expected="one series at least", got="none")
     try:
@@ -91,4 +94,5 @@ def draw(series: Sequence[Series], path: str | Path) -> None:
             panel.set_yscale("log")
         panel.legend(fontsize="small")
     # Without a date the same figures give the same file.
-    figure.savefig(path, metadata={"Date": None} if Path(path).suffix in {".svg", ".pdf"} else None)
+    dated = {".svg": "Date", ".pdf": "CreationDate"}.get(target.suffix)
+    figure.savefig(path, metadata={dated: None} if dated else None)

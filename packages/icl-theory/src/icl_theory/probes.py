@@ -12,10 +12,10 @@ from lemmata_core import InvalidInput, Table
 from lemmata_core.check import in_range, positive_int
 from lemmata_core.rng import generator
 
-from icl_theory.gated import GatedLinearICL, log_gates
+from icl_theory.gated import GatedLinearICL, check_tokens, log_gates
 from icl_theory.pattern_engine import PatternEngine
-from icl_theory.patterns import PatternBank, checked_tasks
-from icl_theory.prompts import PromptSpec, draw_coefficients, sample_prompts
+from icl_theory.patterns import PatternBank
+from icl_theory.prompts import PromptSpec, checked_setting, draw_coefficients, sample_prompts
 from icl_theory.training import _PatternTrainer, default_rate, uses_patterns
 
 if TYPE_CHECKING:
@@ -47,9 +47,12 @@ def probe_attention(
     ------
     InvalidInput
     """
+    given: object = model
+    if not isinstance(given, GatedLinearICL):
+        raise InvalidInput.argument("model", expected="a one-layer model", got=type(given).__name__)
     batch = sample_prompts(bank, tasks, spec, positive_int(n, "n", minimum=2), rng)
     with torch.no_grad():
-        scores = model.parts(batch.tokens).scores[:, :-1].double().numpy()
+        scores = model.parts(batch.tokens.to(model.W_B)).scores[:, :-1].double().cpu().numpy()
     same = batch.same_pattern[:, :-1].numpy()
     rows = []
     for name, mask in (("same pattern", same), ("other pattern", ~same)):
@@ -99,7 +102,8 @@ def probe_gates(
         raise InvalidInput.argument("model", expected='a one-layer model with gate "mamba"', got=type(model).__name__)
     batch = sample_prompts(bank, tasks, spec, positive_int(n, "n", minimum=2), rng)
     with torch.no_grad():
-        a = batch.tokens.double() @ model.w.double()
+        check_tokens(batch.tokens, model.d, batch.tokens.dtype)
+        a = batch.tokens.double() @ model.w.double().cpu()
         logs = log_gates(a).numpy()[:, :-1]
     s, spoilt = torch.sigmoid(a).numpy()[:, :-1], batch.is_outlier.numpy()[:, :-1]
     clean = float(np.median(s[~spoilt]))
@@ -162,7 +166,8 @@ def steps_to_loss(
     ------
     InvalidInput
     """
-    pairs = checked_tasks(tasks, bank.n_relevant)
+    pairs = checked_setting(bank, tasks, spec)
+    positive_int(batch, "batch")
     goal = in_range(loss, "loss", 0.0, low_open=True)
     uses_patterns(model, "pattern")
     source, aside = generator(rng).spawn(2)

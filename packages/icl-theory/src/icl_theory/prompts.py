@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.check import array, in_range, one_of, positive_int
 from lemmata_core.rng import generator
 
-from icl_theory.patterns import PatternBank, checked_tasks
+from icl_theory.patterns import PatternBank, checked_bank, checked_tasks
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +46,8 @@ class PromptSpec:
     placement : {"random", "farthest", "closest"}
         Outliers anywhere, all at the start, or all next to the query.
     count : {"bernoulli", "exact"}
-        Each example by chance, or round(outlier_fraction * length) of them; then one clean example must be left.
+        Each example by chance, or round(outlier_fraction * length) of them (halves to even, as Python rounds); then one
+        clean example must be left.
     outlier_mix : array_like, shape (rows, n_outlier), optional
         Outliers are rows of ``outlier_mix @ bank.outlier``, every row sum > 0 (the paper's L). The bank's own if not
         given.
@@ -85,7 +85,7 @@ class PromptSpec:
         one_of(self.labels, "labels", LABELS)
         one_of(self.target, "target", (1, -1))
         one_of(self.placement, "placement", PLACEMENTS)
-        if one_of(self.count, "count", COUNTS) == "exact" and math.floor(share * self.length + 0.5) >= self.length:
+        if one_of(self.count, "count", COUNTS) == "exact" and round(share * self.length) >= self.length:
             raise InvalidInput.argument(
                 "outlier_fraction, length",
                 expected="one clean example at least with exact counts",
@@ -167,6 +167,15 @@ def outlier_rows(bank: PatternBank, spec: PromptSpec) -> NDArray[Any]:
     return rows
 
 
+def checked_setting(bank: PatternBank, tasks: ArrayLike, spec: PromptSpec) -> NDArray[np.int64]:
+    """Check a bank, tasks on it, and a specification that fits; return the tasks."""
+    given: object = spec
+    if not isinstance(given, PromptSpec):
+        raise InvalidInput.argument("spec", expected="a PromptSpec", got=given)
+    outlier_rows(checked_bank(bank), spec)
+    return checked_tasks(tasks, bank.n_relevant)
+
+
 def basis(bank: PatternBank, spec: PromptSpec) -> NDArray[Any]:
     """The rows that tokens are combinations of, shape (M1 + M2 + outlier rows + 1, d + 1); the last is the label."""
     rows = np.concatenate([bank.relevant, bank.irrelevant, outlier_rows(bank, spec)])
@@ -185,9 +194,11 @@ def draw_coefficients(
     shape = (n, spec.length + 1)
     relevant, irrelevant, outlier = (np.empty(shape, np.int64) for _ in range(3))
     size, y, z = np.empty(shape), np.empty(shape), np.empty(n)
+    state = rng.integers(1, 1 << 64, size=4, dtype=np.uint64)
+    fixed = round(spec.outlier_fraction * spec.length) if spec.count == "exact" else -1
     draw(
-        rng, tasks, bank.n_irrelevant, max(1, len(outlier_rows(bank, spec))), spec.outlier_fraction,
-        spec.count == "exact", spec.kappa_max, LABELS.index(spec.labels), float(spec.target),
+        state, tasks, bank.n_irrelevant, max(1, len(outlier_rows(bank, spec))), spec.outlier_fraction,
+        fixed, spec.kappa_max, LABELS.index(spec.labels), float(spec.target),
         PLACEMENTS.index(spec.placement), relevant, irrelevant, size, outlier, y, z,
     )  # fmt: skip
     return Coefficients(relevant, irrelevant, outlier, size, y, z)
@@ -226,7 +237,7 @@ def sample_prompts(bank: PatternBank, tasks: ArrayLike, spec: PromptSpec, n: int
     """
     import torch
 
-    pairs = checked_tasks(tasks, bank.n_relevant)
+    pairs = checked_setting(bank, tasks, spec)
     found = draw_coefficients(bank, pairs, spec, positive_int(n, "n", minimum=0), generator(rng))
     return PromptBatch(
         tokens=torch.from_numpy(dense(bank, spec, found)).float(),
@@ -241,5 +252,5 @@ def stream_prompts(
     bank: PatternBank, tasks: ArrayLike, spec: PromptSpec, batch: int, rng: RNGLike = None
 ) -> Iterator[PromptBatch]:
     """Yield batches without end; see `sample_prompts`."""
-    pairs, size, source = checked_tasks(tasks, bank.n_relevant), positive_int(batch, "batch"), generator(rng)
+    pairs, size, source = checked_setting(bank, tasks, spec), positive_int(batch, "batch"), generator(rng)
     return (sample_prompts(bank, pairs, spec, size, source) for _ in iter(int, 1))

@@ -13,8 +13,9 @@ import torch
 from lemmata_core import InvalidInput
 from lemmata_core.check import one_of
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+from icl_theory.scan_torch import two_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,9 +95,9 @@ def selective_scan(
     zoh = discretization == "zoh"
     x = u_ if zoh else delta_ * u_
     if compiled:
-        y, last = _CompiledScan.apply(delta_, x, A_, B_, C_, h_, zoh)
+        y, last = _CompiledScan.apply(delta_, x, A_, B_, C_, h_, zoh, torch.is_grad_enabled())
     else:
-        y, last = _two_level(delta_, x, A_, B_, C_, h_, zoh=zoh)
+        y, last = two_level(delta_, x, A_, B_, C_, h_, zoh=zoh)
     if D is not None:
         y = y + D.to(y.dtype) * u_ if not D.is_complex() or y.is_complex() else y + D * u_
     if z is not None:
@@ -165,14 +166,14 @@ class _CompiledScan(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, h0: Tensor, zoh: bool
+        ctx: Any, delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, h0: Tensor, zoh: bool, grad: bool
     ) -> tuple[Tensor, Tensor]:
         from icl_theory import scan_kernels
 
         arrays = _Arrays(delta, x, A, B, C, zoh)
         batch, length = x.shape[:2]
         states, channels = arrays.shape
-        blocks = -(-length // scan_kernels.BLOCK) if any(ctx.needs_input_grad) else 0
+        blocks = -(-length // scan_kernels.BLOCK) if grad and any(ctx.needs_input_grad) else 0
         h = np.array(arrays.wide(_numpy(h0).swapaxes(1, 2)), order="C", copy=True)
         y = np.zeros((batch, length, channels), arrays.dtype)
         kept = np.empty((batch, blocks, states, channels), arrays.dtype)
@@ -187,34 +188,56 @@ class _CompiledScan(torch.autograd.Function):
         return torch.from_numpy(y)[..., :use], torch.from_numpy(h)[..., :use].transpose(1, 2)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gy: Tensor, glast: Tensor) -> tuple[Tensor | None, ...]:
-        from icl_theory import scan_kernels
-
         delta, x, A, B, C, kept = ctx.saved_tensors
-        arrays = _Arrays(delta, x, A, B, C, ctx.zoh)
-        batch, length, use = x.shape
-        (states, channels), block, dtype = arrays.shape, scan_kernels.BLOCK, arrays.dtype
-        gh = np.array(arrays.wide(_numpy(glast).swapaxes(1, 2)), order="C", copy=True)
-        gdelta, gx = np.zeros((2, batch, length, channels), dtype)
-        gA = np.zeros((batch, states, channels), dtype)
-        gB, gC = np.zeros((2, batch, length, states), dtype)
-        out = arrays.wide(_numpy(gy))
-        real = np.zeros(0, dtype).real.dtype.type
-        small = real(0.3 if real is np.float32 else 0.05)
-        series = np.array(_SERIES, dtype)
+        given = (delta, x, A, B, C, gy, glast)
+        with torch.no_grad():
+            grads = _backward(*given, _numpy(kept), ctx.zoh)
+        # Tied to what they depend on, so that a second derivative fails loudly instead of passing for zero.
+        return *(_Once.apply(*grads, *given) if torch.is_grad_enabled() else grads), None, None
 
-        def run(first: int, last: int) -> None:
-            scratch = [np.empty((n, states, channels), dtype) for n in (block + 1, block, block if ctx.zoh else 0)]
-            scan_kernels.scan_backward(
-                first, last, ctx.zoh, dtype.type(0), small, series, *arrays.inputs,
-                _numpy(kept), out, gh, gdelta, gx, gA, gB, gC, *scratch,
-            )  # fmt: skip
 
-        _over_rows(batch, length * channels * states, run)
-        gdelta, gx, gA, gh = (g[..., :use] for g in (gdelta, gx, gA, gh))
-        grads = (gdelta, gx, gA.sum(0).T, gB, gC, gh.swapaxes(1, 2))
-        return *(torch.from_numpy(np.ascontiguousarray(g)) for g in grads), None
+def _backward(
+    delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, gy: Tensor, glast: Tensor, kept: NDArray[Any], zoh: bool
+) -> tuple[Tensor, ...]:
+    """Gradients of delta, x, A, B, C and h0."""
+    from icl_theory import scan_kernels
+
+    arrays = _Arrays(delta, x, A, B, C, zoh)
+    batch, length, use = x.shape
+    (states, channels), block, dtype = arrays.shape, scan_kernels.BLOCK, arrays.dtype
+    gh = np.array(arrays.wide(_numpy(glast).swapaxes(1, 2)), order="C", copy=True)
+    gdelta, gx = np.zeros((2, batch, length, channels), dtype)
+    gA = np.zeros((batch, states, channels), dtype)
+    gB, gC = np.zeros((2, batch, length, states), dtype)
+    out = arrays.wide(_numpy(gy))
+    real = np.zeros(0, dtype).real.dtype.type
+    small = real(0.3 if real is np.float32 else 0.05)
+    series = np.array(_SERIES, dtype)
+
+    def run(first: int, last: int) -> None:
+        scratch = [np.empty((n, states, channels), dtype) for n in (block + 1, block, block if zoh else 0)]
+        scan_kernels.scan_backward(
+            first, last, zoh, dtype.type(0), small, series, *arrays.inputs, kept, out, gh, gdelta, gx, gA, gB, gC,
+            *scratch,
+        )  # fmt: skip
+
+    _over_rows(batch, length * channels * states, run)
+    gdelta, gx, gA, gh = (g[..., :use] for g in (gdelta, gx, gA, gh))
+    grads = (gdelta, gx, gA.sum(0).T, gB, gC, gh.swapaxes(1, 2))
+    return tuple(torch.from_numpy(np.ascontiguousarray(g)) for g in grads)
+
+
+class _Once(torch.autograd.Function):
+    """Hands on the first six of its arguments; differentiating them is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+        return tuple(t.view_as(t) for t in args[:6])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # noqa: ARG004
+        raise RuntimeError('second derivatives of selective_scan need backend="torch"')
 
 
 class _Arrays:
@@ -269,155 +292,3 @@ def _over_rows(batch: int, work: int, run: Callable[[int, int], None]) -> None:
     run(edges[0], edges[1])
     for future in futures:
         future.result()
-
-
-def _two_level(
-    delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, h0: Tensor, *, zoh: bool
-) -> tuple[Tensor, Tensor]:
-    """The scan in plain torch: steps inside all blocks at once, then a carry from block to block. No division."""
-    batch, length, channels = x.shape
-    if length == 0:
-        return x, h0
-    exponent = delta.unsqueeze(-1) * A
-    decay = torch.exp(exponent)
-    drive = x.unsqueeze(-1) * B.unsqueeze(2)
-    if zoh:
-        drive = drive * _hold(delta.unsqueeze(-1), exponent)
-    block = max(1, math.isqrt(length))
-    blocks = -(-length // block)
-    padding = blocks * block - length
-    if padding:
-        decay = torch.cat([decay, decay.new_ones((batch, padding, *decay.shape[2:]))], 1)
-        drive = torch.cat([drive, drive.new_zeros((batch, padding, *drive.shape[2:]))], 1)
-    shape = (batch, blocks, block, channels, A.shape[1])
-    inside, product = [], []
-    h = p = None
-    for a, v in zip(decay.view(shape).unbind(2), drive.view(shape).unbind(2)):
-        h = v if h is None else a * h + v
-        p = a if p is None else a * p
-        inside.append(h)
-        product.append(p)
-    local, gain = torch.stack(inside, 2), torch.stack(product, 2)
-    carry, starts = h0, []
-    for end, through in zip(local[:, :, -1].unbind(1), gain[:, :, -1].unbind(1)):
-        starts.append(carry)
-        carry = through * carry + end
-    states = (local + gain * torch.stack(starts, 1).unsqueeze(2)).flatten(1, 2)[:, :length]
-    # Padding decays by 1 and adds 0, so the last carry is the state after the last true step.
-    return (states * C.unsqueeze(2)).sum(-1), carry
-
-
-def _hold(delta: Tensor, exponent: Tensor) -> Tensor:
-    """(exp(delta A) - 1) / A with its limit delta at A = 0, value and gradient."""
-    near = exponent.abs() < 1e-3
-    v = torch.where(near, exponent, torch.zeros_like(exponent))
-    series = delta * (1 + v / 2 * (1 + v / 3 * (1 + v / 4 * (1 + v / 5))))
-    safe = torch.where(near, torch.ones_like(exponent), exponent)
-    return torch.where(near, series, delta * torch.expm1(safe) / safe)
-
-
-def selective_scan_fn(
-    u: Tensor,
-    delta: Tensor,
-    A: Tensor,
-    B: Tensor,
-    C: Tensor,
-    D: Tensor | None = None,
-    z: Tensor | None = None,
-    delta_bias: Tensor | None = None,
-    delta_softplus: bool = False,
-    return_last_state: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Run the selective scan with the call signature and layout of mamba-ssm, on the CPU (Euler discretisation).
-
-    Parameters
-    ----------
-    u, delta : Tensor, shape (batch, channels, length)
-    A : Tensor, shape (channels, states)
-        Real or complex.
-    B, C : Tensor, shape (channels, states), (batch, states, length) or (batch, groups, states, length)
-        Fixed, varying in time, or varying in time for groups of channels. With a complex `A`, real B and C that vary
-        in time hold real and imaginary parts in turn: their last axis is twice as long.
-    D : Tensor, shape (channels,), optional
-    z : Tensor, shape (batch, channels, length), optional
-    delta_bias : Tensor, shape (channels,), optional
-        Added to `delta`.
-    delta_softplus : bool
-        Whether softplus is applied to ``delta + delta_bias``.
-    return_last_state : bool
-
-    Returns
-    -------
-    y : Tensor, shape (batch, channels, length)
-        In u's dtype; with a complex `A`, twice the real part, as mamba-ssm has it.
-    last_state : Tensor, shape (batch, channels, states)
-        Only with `return_last_state`.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    for name, tensor in (("u", u), ("delta", delta), ("A", A), ("B", B), ("C", C)):
-        if not isinstance(tensor, Tensor):
-            raise InvalidInput.argument(name, expected="a torch tensor", got=type(tensor).__name__)
-    if u.ndim != 3 or delta.shape != u.shape:
-        raise InvalidInput.argument(
-            "u, delta", expected="one shape (batch, channels, length)", got=f"{u.shape}, {delta.shape}"
-        )
-    batch, channels, length = u.shape
-    steps = delta if u.dtype == torch.float64 else delta.float()
-    if delta_bias is not None:
-        steps = steps + delta_bias.to(steps.dtype).unsqueeze(-1)
-    if delta_softplus:
-        steps = functional.softplus(steps)
-    Bt, Ct = (_time_major(t, name, batch, length, A.is_complex()) for t, name in ((B, "B"), (C, "C")))
-    groups = max(Bt.shape[1], Ct.shape[1])
-    if A.ndim != 2 or channels % groups:
-        raise InvalidInput.argument(
-            "B, C", expected=f"a number of groups that divides {channels}", got=f"{groups} groups"
-        )
-    width = channels // groups
-    ys, lasts = [], []
-    for g in range(groups):
-        rows = slice(g * width, (g + 1) * width)
-        y, last = selective_scan(
-            u[:, rows].transpose(1, 2).to(steps.dtype),
-            steps[:, rows].transpose(1, 2),
-            A[rows],
-            Bt[:, g % Bt.shape[1]],
-            Ct[:, g % Ct.shape[1]],
-            return_last_state=True,
-        )
-        ys.append(y)
-        lasts.append(last)
-    y, last = torch.cat(ys, 2).transpose(1, 2), torch.cat(lasts, 1)
-    if y.is_complex():
-        y = 2 * y.real
-    if D is not None:
-        y = y + u * D.unsqueeze(-1)
-    if z is not None:
-        y = y * functional.silu(z)
-    y = y.to(u.dtype)
-    return (y, last) if return_last_state else y
-
-
-def _time_major(t: Tensor, name: str, batch: int, length: int, complex_: bool) -> Tensor:
-    """Return B or C as (batch, groups, length, states)."""
-    if t.ndim == 2:
-        if t.shape[0] == 1:
-            return t.expand(batch, length, -1).unsqueeze(1)
-        # Fixed but different for every channel: a group a channel.
-        return t[None, :, None, :].expand(batch, t.shape[0], length, t.shape[1])
-    if t.ndim == 3:
-        t = t.unsqueeze(1)
-    if t.ndim != 4 or t.shape[0] != batch:
-        raise InvalidInput.argument(
-            name,
-            expected="shape (channels, states), (batch, states, length) or (batch, groups, states, length)",
-            got=f"{t.shape}",
-        )
-    if complex_ and not t.is_complex() and t.shape[-1] == 2 * length:
-        t = torch.view_as_complex(t.reshape(*t.shape[:-1], length, 2).contiguous())
-    if t.shape[-1] != length:
-        raise InvalidInput.argument(name, expected=f"last axis of length {length}", got=f"shape {tuple(t.shape)}")
-    return t.transpose(2, 3)

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-from lemmata_core.check import positive_int
+from lemmata_core import InvalidInput
+from lemmata_core.check import in_range, positive_int
 from lemmata_core.rng import generator, torch_generator
 from torch import Tensor, nn
 from torch.nn import functional
@@ -15,6 +16,13 @@ from icl_theory.scan import selective_scan
 
 if TYPE_CHECKING:
     from lemmata_core.rng import RNGLike
+
+
+def _check_width(hidden: Tensor, width: int) -> None:
+    given: object = hidden
+    if not isinstance(given, Tensor) or hidden.ndim != 3 or hidden.shape[-1] != width:
+        got = f"shape {tuple(hidden.shape)}" if isinstance(given, Tensor) else type(given).__name__
+        raise InvalidInput.argument("input", expected=f"a tensor of shape (batch, length, {width})", got=got)
 
 
 class MambaLayer(nn.Module):
@@ -32,19 +40,24 @@ class MambaLayer(nn.Module):
         W_B and W_C start at zero but for `delta` on the diagonal.
     rng : numpy.random.Generator, int or None
         Draws the gates' weights from N(0, I / d_model).
+
+    Raises
+    ------
+    InvalidInput
     """
 
     def __init__(self, d_model: int, d_state: int | None = None, delta: float = 0.2, rng: RNGLike = 0) -> None:
         super().__init__()
         self.d_model = positive_int(d_model, "d_model")
         self.d_state = self.d_model if d_state is None else positive_int(d_state, "d_state")
-        start = delta * torch.eye(self.d_state, self.d_model)
+        start = in_range(delta, "delta", 0.0, low_open=True) * torch.eye(self.d_state, self.d_model)
         self.W_B, self.W_C = nn.Parameter(start.clone()), nn.Parameter(start.clone())
         draw = generator(rng).normal(0, 1 / math.sqrt(self.d_model), (self.d_model, self.d_model))
         self.w = nn.Parameter(torch.from_numpy(draw).float())
 
     def forward(self, u: Tensor) -> Tensor:
         """From (batch, length, d_model) to the same."""
+        _check_width(u, self.d_model)
         A = -u.new_ones(self.d_model, self.d_state)
         step = functional.softplus(u @ self.w.T)
         y = selective_scan(u, step, A, u @ self.W_B.T, u @ self.W_C.T, discretization="zoh")
@@ -67,6 +80,10 @@ class MambaBlock(nn.Module):
     bias, conv_bias : bool
     rng : numpy.random.Generator, int or None
         Draws the initial weights.
+
+    Raises
+    ------
+    InvalidInput
     """
 
     def __init__(
@@ -102,7 +119,10 @@ class MambaBlock(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """From (batch, length, d_model) to the same."""
+        _check_width(hidden, self.d_model)
         length = hidden.shape[1]
+        if not length:
+            return hidden
         x, gate = self.in_proj(hidden).chunk(2, dim=-1)
         x = functional.silu(self.conv1d(x.transpose(1, 2))[..., :length]).transpose(1, 2)
         low, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)

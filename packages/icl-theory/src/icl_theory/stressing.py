@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from lemmata_core import InvalidInput, Table
 from lemmata_core.check import array, positive_int
 from lemmata_core.rng import generator
 
 from icl_theory.bayes.family import Prompts
-from icl_theory.patterns import PatternBank, checked_tasks
+from icl_theory.patterns import PatternBank, checked_bank, checked_tasks
 from icl_theory.prompts import PLACEMENTS, TEST_MIX, PromptSpec
 from icl_theory.theory import bayes_floor, vote_error
-from icl_theory.training import evaluate
+from icl_theory.training import Model, evaluate
 
 if TYPE_CHECKING:
     from lemmata_core.rng import RNGLike
     from numpy.typing import ArrayLike
-
-Model = Callable[[torch.Tensor], torch.Tensor]
 
 
 def stress(
@@ -65,8 +62,10 @@ def stress(
     """
     if not callable(model_fn):
         raise InvalidInput.argument("model_fn", expected="a callable from tokens to numbers", got=model_fn)
-    pairs = checked_tasks(tasks, bank.n_relevant)
-    model = model_fn if isinstance(model_fn, torch.nn.Module) else _Wrapped(model_fn)
+    pairs = checked_tasks(tasks, checked_bank(bank).n_relevant)
+    for name, values in (("alphas", alphas), ("labels", labels), ("placements", placements), ("kappas", kappas)):
+        if isinstance(values, str) or not np.size(values) or np.ndim(values) != 1:
+            raise InvalidInput.argument(name, expected="a sequence, not empty", got=values)
     rows = []
     for alpha in alphas:
         for rule in labels:
@@ -76,7 +75,7 @@ def stress(
                         length=length, outlier_fraction=alpha, kappa_max=1.0, kappa_outlier=kappa, labels=rule,
                         placement=place, outlier_mix=outlier_mix,
                     )  # fmt: skip
-                    e = evaluate(model, bank, pairs, spec, n=n, rng=rng)
+                    e = evaluate(model_fn, bank, pairs, spec, n=n, rng=rng)
                     closed = vote_error(alpha, length, rule), bayes_floor(alpha, length)
                     rows.append((alpha, rule, place, kappa, e.value, e.low, e.high, e.n_nonfinite, *closed))
     columns = (
@@ -92,15 +91,6 @@ def stress(
         "bayes_floor",
     )
     return Table("Error under outliers", columns, tuple(rows))
-
-
-class _Wrapped(torch.nn.Module):
-    def __init__(self, function: Model) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return torch.as_tensor(self.function(tokens)).reshape(tokens.shape[0])
 
 
 def prompts_from_table(X: ArrayLike, y: ArrayLike, length: int, n: int = 1000, rng: RNGLike = None) -> Prompts:

@@ -198,8 +198,18 @@ class PhaseDiagram:
         return Table(f"Tolerated share of outliers, error <= {level:g}", (*COLUMNS[:4], "alpha"), tuple(rows))
 
     def save(self, path: str | Path) -> None:
-        """Write the table as CSV, or as Parquet where the name ends so (needs pyarrow)."""
+        """Write the table as CSV, or as Parquet where the name ends so (needs pyarrow).
+
+        Raises
+        ------
+        InvalidInput
+            For another suffix, or a folder that is not there.
+        """
         target = Path(path)
+        if target.suffix not in {".csv", ".parquet"} or not target.parent.is_dir():
+            raise InvalidInput.argument(
+                "path", expected="a .csv or .parquet name in a folder that exists", got=str(path)
+            )
         if target.suffix == ".parquet":
             try:
                 import pyarrow as pa
@@ -219,13 +229,34 @@ class PhaseDiagram:
 
     @classmethod
     def load(cls, path: str | Path) -> PhaseDiagram:
-        """Read a CSV that `save` wrote."""
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file))
-        if not rows or tuple(rows[0]) != COLUMNS:
-            raise InvalidInput.argument("path", expected="a CSV that PhaseDiagram.save wrote", got=str(path))
+        """Read a file that `save` wrote.
+
+        Raises
+        ------
+        InvalidInput
+            For any other file; an OSError where there is none.
+        """
         kinds = [str, str, float, float, float, int, float, float, float, float, int, int, float, float, str]
-        return cls(Table("Phase diagram", COLUMNS, tuple(tuple(k(v) for k, v in zip(kinds, row)) for row in rows[1:])))
+        try:
+            columns, *rows = _read_parquet(path) if Path(path).suffix == ".parquet" else _read_csv(path)
+            table = tuple(tuple(kind(v) for kind, v in zip(kinds, row, strict=True)) for row in rows)
+        except ValueError:
+            columns = []
+        if tuple(columns) != COLUMNS:
+            raise InvalidInput.argument("path", expected="a file that PhaseDiagram.save wrote", got=str(path))
+        return cls(Table("Phase diagram", COLUMNS, table))
+
+
+def _read_csv(path: str | Path) -> list[list[Any]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def _read_parquet(path: str | Path) -> list[list[Any]]:
+    from pyarrow import parquet
+
+    columns = parquet.read_table(path).to_pydict()
+    return [list(columns), *map(list, zip(*columns.values()))]
 
 
 def _crossing(curve: Mapping[float, float], level: float) -> float:
@@ -284,6 +315,9 @@ def phase_diagram(
     ------
     InvalidInput
     """
+    for name, given in (("models", models), ("labels", labels), ("kappas", [1.0] if kappas is None else kappas)):
+        if isinstance(given, str) or np.ndim(given) != 1 or not len(given):
+            raise InvalidInput.argument(name, expected="a sequence, not empty", got=given)
     magnitudes = [2.0 / 0.3] if kappas is None else [in_range(k, "kappas", 0.0, low_open=True) for k in kappas]
     for name, shares in (("alphas", alphas), ("train_fractions", train_fractions)):
         values = array(shares, name, ndim=1)

@@ -20,8 +20,8 @@ from torch import nn
 from icl_theory.estimates import Estimate
 from icl_theory.gated import GatedLinearICL
 from icl_theory.pattern_engine import PatternEngine, Weights
-from icl_theory.patterns import PatternBank, checked_tasks
-from icl_theory.prompts import PromptSpec, dense, draw_coefficients
+from icl_theory.patterns import PatternBank
+from icl_theory.prompts import PromptSpec, checked_setting, dense, draw_coefficients
 
 if TYPE_CHECKING:
     from lemmata_core.progress import Progress
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+Model = Callable[[torch.Tensor], torch.Tensor]
 ENGINES = ("auto", "pattern", "torch")
 CHECKPOINT_EVERY = 200
+CHECKPOINT_SECONDS = 10.0
 # Steps whose mean batch loss is compared with `stop_loss`: one batch alone is too noisy.
 STOP_WINDOW = 10
 
@@ -64,18 +66,27 @@ def default_rate(model: nn.Module) -> float:
     return 0.5 if gate == "mamba" else 0.05
 
 
-def uses_patterns(model: nn.Module, engine: str, optimizer: object = None) -> bool:
-    """Decide whether the compiled engine serves: one-layer models, Mamba's gate or none, plain SGD, on the CPU."""
-    fits = (
+def has_kernel(model: object) -> bool:
+    """Decide whether the compiled engine can evaluate a model."""
+    return (
         isinstance(model, GatedLinearICL)
         and type(model).forward is GatedLinearICL.forward
         and model.gate in {"mamba", "none"}
-        and optimizer is None
         and model.W_B.device.type == "cpu"
     )
+
+
+def uses_patterns(model: nn.Module, engine: str, optimizer: object = None) -> bool:
+    """Decide whether the compiled engine serves: one-layer models, Mamba's gate or none, plain SGD, on the CPU.
+
+    With weights held fixed (``requires_grad`` False) it does not.
+    """
+    fits = has_kernel(model) and optimizer is None and all(p.requires_grad for p in model.parameters())
     if engine == "pattern" and not fits:
         raise InvalidInput.argument(
-            "engine", expected='"torch" for models other than one layer with gate "mamba" or "none" and SGD', got=engine
+            "engine",
+            expected='"torch" for models other than one layer with gate "mamba" or "none", all weights trained by SGD',
+            got=engine,
         )
     return fits and engine != "torch"
 
@@ -117,8 +128,8 @@ def train(
         Stop when the mean of the last ten batch losses is not above it.
     progress : lemmata_core.progress.Progress, optional
     checkpoint : path, optional
-        File for weights, optimizer, generator and step: written every 200 steps and at the end. If it exists, training
-        goes on from it, with the losses that an uninterrupted run would have had.
+        File for weights, optimizer, generator and step: written every 200 steps or ten seconds, and at the end. If it
+        exists, training goes on from it, with the losses that an uninterrupted run would have had.
 
     Returns
     -------
@@ -129,32 +140,38 @@ def train(
     ------
     InvalidInput
     """
-    pairs = checked_tasks(tasks, bank.n_relevant)
+    pairs = checked_setting(bank, tasks, spec)
+    checked_training(model, optimizer)
+    _checked_width(model, bank)
     positive_int(steps, "steps", minimum=0)
     positive_int(batch, "batch")
+    stop_loss = None if stop_loss is None else in_range(stop_loss, "stop_loss", 0.0)
     rate = default_rate(model) if lr is None else in_range(lr, "lr", 0.0, low_open=True)
     one_of(engine, "engine", ENGINES)
     source = generator(rng)
     made = _PatternTrainer if uses_patterns(model, engine, optimizer) else _TorchTrainer
     trainer = made(model, bank, spec, rate, optimizer)
     losses = _restore(checkpoint, trainer, source)
-    done, status, start = len(losses), "finished", time.perf_counter()
+    done, start = len(losses), time.perf_counter()
+    saved, status = start, _ended(losses, stop_loss)
     task = progress.task("training", steps) if progress else None
+    if task:
+        # The first step compiles, for a second or two, unless a process before has.
+        task.note("compiling")
     try:
-        while len(losses) < steps:
+        while status == "finished" and len(losses) < steps:
             found = draw_coefficients(bank, pairs, spec, batch, source)
-            losses.append(trainer.step(found))
+            # A run that diverges says so in its status.
+            with np.errstate(over="ignore", invalid="ignore"):
+                losses.append(trainer.step(found))
             if task:
+                task.note("")
                 task.advance()
-            if not np.isfinite(losses[-1]):
-                status = "diverged"
-                break
-            window = losses[-STOP_WINDOW:]
-            if stop_loss is not None and len(window) == STOP_WINDOW and np.mean(window) <= stop_loss:
-                status = "stopped"
-                break
-            if checkpoint is not None and len(losses) % CHECKPOINT_EVERY == 0:
+            status = _ended(losses, stop_loss)
+            due = len(losses) % CHECKPOINT_EVERY == 0 or time.perf_counter() - saved > CHECKPOINT_SECONDS
+            if checkpoint is not None and due and status == "finished":
                 _save(checkpoint, trainer, source, losses)
+                saved = time.perf_counter()
     except KeyboardInterrupt:
         status = "interrupted"
     finally:
@@ -165,6 +182,37 @@ def train(
         _save(checkpoint, trainer, source, losses)
     wall = time.perf_counter() - start
     return TrainResult(np.array(losses), len(losses), status, wall, (len(losses) - done) * batch / max(wall, 1e-9))
+
+
+def _ended(losses: list[float], stop_loss: float | None) -> str:
+    """The status by the losses so far; "finished" where nothing speaks against more steps."""
+    if losses and not np.isfinite(losses[-1]):
+        return "diverged"
+    window = losses[-STOP_WINDOW:]
+    low = stop_loss is not None and len(window) == STOP_WINDOW and np.mean(window) <= stop_loss
+    return "stopped" if low else "finished"
+
+
+def checked_training(model: object, optimizer: object) -> None:
+    """Check that there is something to train, and something to make the optimizer."""
+    if not isinstance(model, nn.Module) or not any(p.requires_grad for p in model.parameters()):
+        raise InvalidInput.argument("model", expected="an nn.Module with weights to train", got=type(model).__name__)
+    if optimizer is not None and not callable(optimizer):
+        raise InvalidInput.argument("optimizer", expected="a callable from parameters to an optimizer", got=optimizer)
+
+
+def _checked_width(model: object, bank: PatternBank) -> None:
+    d = getattr(model, "d", bank.d)
+    if d != bank.d:
+        raise InvalidInput.argument("model", expected=f"a model with d = {bank.d}, as the bank", got=f"d = {d}")
+
+
+def checked_output(out: object, n: int) -> torch.Tensor:
+    """Check that a model gives one number a prompt: (n, 1) would broadcast against the labels."""
+    if not isinstance(out, torch.Tensor) or out.shape != (n,):
+        got = f"shape {tuple(out.shape)}" if isinstance(out, torch.Tensor) else type(out).__name__
+        raise InvalidInput.argument("model(tokens)", expected=f"a tensor of shape ({n},)", got=got)
+    return out
 
 
 class _PatternTrainer:
@@ -205,14 +253,14 @@ class _TorchTrainer:
         self, model: nn.Module, bank: PatternBank, spec: PromptSpec, rate: float, optimizer: Optimizer | None
     ) -> None:
         self.model, self.bank, self.spec = model, bank, spec
-        self.place = next(model.parameters())
+        self.place = next(p for p in model.parameters() if p.is_floating_point())
         self.optimizer = optimizer(model.parameters()) if optimizer else torch.optim.SGD(model.parameters(), lr=rate)
 
     def step(self, found: Any) -> float:
         tokens = torch.from_numpy(dense(self.bank, self.spec, found)).to(self.place)
         z = torch.from_numpy(found.labels).to(self.place)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = torch.clamp(1 - z * self.model(tokens), min=0).mean()
+        loss = torch.clamp(1 - z * checked_output(self.model(tokens), len(z)), min=0).mean()
         torch.autograd.backward(loss)
         self.optimizer.step()
         return float(loss.detach())
@@ -261,26 +309,30 @@ def _restore(path: str | Path | None, trainer: Any, source: np.random.Generator)
 
 
 def predictions(
-    model: nn.Module, bank: PatternBank, tasks: NDArray[np.int64], spec: PromptSpec, n: int, rng: np.random.Generator
+    model: Model, bank: PatternBank, tasks: NDArray[np.int64], spec: PromptSpec, n: int, rng: np.random.Generator
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """F and the labels of `n` fresh prompts, in chunks; each of shape (n,)."""
-    engine = PatternEngine(bank, spec) if uses_patterns(model, "auto") else None
+    weights = weights_of(model) if isinstance(model, GatedLinearICL) and has_kernel(model) else None
+    engine = None if weights is None else PatternEngine(bank, spec)
+    place = next(iter(model.parameters()), torch.zeros(1)) if isinstance(model, nn.Module) else torch.zeros(1)
     F, z = [np.empty(0)], [np.empty(0)]
     for start in range(0, n, 2000):
         found = draw_coefficients(bank, tasks, spec, min(2000, n - start), rng)
-        if engine is not None:
-            F.append(engine.run(weights_of(model), found, False)[0])  # type: ignore[arg-type]
+        if engine is not None and weights is not None:
+            F.append(engine.run(weights, found, False)[0])
         else:
-            place = next(model.parameters(), torch.zeros(1))
+            tokens = torch.from_numpy(dense(bank, spec, found)).to(place)
             with torch.no_grad():
-                out = model(torch.from_numpy(dense(bank, spec, found)).to(place))
-            F.append(out.double().cpu().numpy())
+                out = model(tokens)
+            if not isinstance(model, nn.Module):
+                out = torch.as_tensor(out)
+            F.append(checked_output(out, len(tokens)).double().cpu().numpy())
         z.append(found.labels)
     return np.concatenate(F), np.concatenate(z)
 
 
 def evaluate(
-    model: nn.Module,
+    model: Model,
     bank: PatternBank,
     tasks: ArrayLike,
     spec: PromptSpec,
@@ -292,7 +344,9 @@ def evaluate(
 
     Parameters
     ----------
-    model, bank, tasks, spec
+    model : nn.Module or callable
+        From tokens, a float tensor of shape (n, length + 1, d + 1), to F of shape (n,).
+    bank, tasks, spec
         As in `train`.
     n : int
         Fresh prompts.
@@ -308,8 +362,11 @@ def evaluate(
     ------
     InvalidInput
     """
-    pairs = checked_tasks(tasks, bank.n_relevant)
+    pairs = checked_setting(bank, tasks, spec)
     positive_int(n, "n")
+    if not callable(model):
+        raise InvalidInput.argument("model", expected="a callable from tokens to F", got=model)
+    _checked_width(model, bank)
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool):
         generator(rng)  # refuses negative numbers
         rng = np.random.SeedSequence(int(rng), spawn_key=(1,))

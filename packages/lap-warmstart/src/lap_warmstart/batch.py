@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from lemmata_core import InvalidInput
 from lemmata_core.check import positive_int
 
+from lap_warmstart.problem import gate_of
 from lap_warmstart.result import AssignmentResult
-from lap_warmstart.solve import SMALL, _kernel, solve
+from lap_warmstart.solve import SMALL, _kernel, _options, solve
 
 
 def solve_batch(
@@ -47,6 +49,10 @@ def solve_batch(
         Of the first problem that is wrong, in the order of the batch.
     """
     positive_int(workers, "workers")
+    _options(method, fallback, on_infeasible, maximize)
+    gate_of(unmatched_cost, maximize=bool(maximize))
+    if not isinstance(costs, Iterable):
+        raise InvalidInput.argument("costs", expected="a 3-D array or a sequence of matrices", got=type(costs).__name__)
     options: dict[str, Any] = {
         "maximize": maximize, "unmatched_cost": unmatched_cost, "on_infeasible": on_infeasible,
         "warm_start": warm_start, "method": method, "fallback": fallback,
@@ -73,24 +79,24 @@ def _stack(costs: Any) -> Any:
 
 
 def _small_batch(stack: Any, options: dict[str, Any]) -> list[AssignmentResult]:
-    from lap_warmstart.dense import assign_batch
+    from lap_warmstart.small import assign_batch
 
     begin = time.perf_counter()
     batch, n, m = stack.shape
     x, out = np.empty((batch, n), dtype=np.int64), np.empty((batch, n + m))
-    status, scans = np.empty(batch, dtype=np.int64), np.empty(batch, dtype=np.int64)
+    counts = np.empty((batch, 4), dtype=np.int64)
     _kernel()
     # Slices keep an interruption quick.
     step = max(1, 50_000_000 // (n * m * n))
     for start in range(0, batch, step):
         stop = min(batch, start + step)
-        assign_batch(stack, math.inf, x, out, status, scans, start, stop)
+        assign_batch(stack, math.inf, x, out, counts, start, stop)
     share = (time.perf_counter() - begin) / batch
     results = []
-    for k in range(batch):
-        if status[k] != 0:
+    for k, (status, scans, left, searched) in enumerate(counts.tolist()):
+        if status != 0:
             results.append(solve(stack[k], **options))
             continue
-        stats = {"row_scans": int(scans[k])}
+        stats = {"row_scans": scans, "augmentations": searched, "greedy_fraction": 1.0 - left / n}
         results.append(AssignmentResult(x[k], out[k, :n], out[k, n:], (n, m), "dense", share, stats=stats))
     return results

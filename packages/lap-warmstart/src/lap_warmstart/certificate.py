@@ -58,7 +58,13 @@ def certify(cost: object, result: AssignmentResult) -> Certificate:
     InvalidInput
         `cost` is no cost matrix, or `result` is for another shape.
     """
+    if not isinstance(result, AssignmentResult):
+        raise InvalidInput.argument("result", expected="an AssignmentResult", got=type(result).__name__)
     c = _dense(cost, result)
+    with np.errstate(all="ignore"):
+        doubtful = bool(np.isnan(c.sum()))
+    if doubtful and np.isnan(c).any():
+        raise InvalidInput.argument("cost", expected="no NaN", got=f"NaN at {_first(np.isnan(c))}")
     if c.shape != result._shape:
         raise InvalidInput.argument("result", expected=f"an answer for shape {c.shape}", got=f"shape {result._shape}")
     x = result.row_to_col
@@ -91,6 +97,11 @@ def _dense(cost: object, result: AssignmentResult) -> NDArray[Any]:
     seen[coo.row, coo.col] = True
     c[~seen] = missing
     return c
+
+
+def _first(bad: NDArray[Any]) -> tuple[int, int]:
+    i, j = np.argwhere(bad)[0]
+    return int(i), int(j)
 
 
 def _slack(c: NDArray[Any], sign: float, u: NDArray[Any], v: NDArray[Any]) -> tuple[float, float]:

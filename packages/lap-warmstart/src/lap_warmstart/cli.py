@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
+from zipfile import BadZipFile
 
 import typer
 from lemmata_core import InvalidInput
@@ -25,14 +27,19 @@ def read_cost(path: Path) -> Any:
         if kind == ".npy":
             return np.load(path, mmap_mode="r", allow_pickle=False)
         if kind == ".csv":
-            return np.loadtxt(path, delimiter=",", ndmin=2)
+            with warnings.catch_warnings():
+                # An empty file is an empty problem, which is valid.
+                warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+                return np.loadtxt(path, delimiter=",", ndmin=2)
         if kind == ".npz":
             return _read_npz(path)
         if kind == ".mtx":
             from scipy.io import mmread
 
             return mmread(path)
-    except (ValueError, OSError) as err:
+    except InvalidInput:
+        raise
+    except (ValueError, OSError, EOFError, BadZipFile) as err:
         raise InvalidInput.argument("FILE", expected=f"a readable {kind} file", got=f"{path}: {err}") from err
     raise InvalidInput.argument("FILE", expected="a .npy, .csv, .npz or .mtx file", got=str(path))
 
@@ -40,7 +47,7 @@ def read_cost(path: Path) -> Any:
 def _read_npz(path: Path) -> Any:
     import numpy as np
 
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         names = archive.files
         if "indices" in names and "format" in names:
             from scipy.sparse import load_npz
@@ -58,7 +65,7 @@ def read_result(path: Path) -> Any:
 
     try:
         return AssignmentResult.from_dict(json.loads(path.read_text()))
-    except (ValueError, KeyError, TypeError) as err:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as err:
         raise InvalidInput.argument(
             "R.json", expected="an answer written by solve --out", got=f"{path}: {err}"
         ) from err

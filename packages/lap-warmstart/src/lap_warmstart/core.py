@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lap_warmstart.simd import LANES, mask_diff_le, row_min, trailing_zeros
+from lap_warmstart.simd import INNER, KERNEL, LANES, mask_diff_le, row_min, trailing_zeros
 
 PRICED = 8
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _collect(row, v, bound, begin, limit, col, val, base):
     """Append the entries with ``row[j] - v[j] <= bound``, at most `limit`, walking cyclically from block `begin`."""
     m = row.size
@@ -42,7 +42,7 @@ def _collect(row, v, bound, begin, limit, col, val, base):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _mean_above(row, v, u):
     """Return the mean excess of the finite reduced costs over `u`."""
     total = 0.0
@@ -55,7 +55,7 @@ def _mean_above(row, v, u):
     return total / max(count, 1)
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def select(c, v, k, start, stop, ptr, col, val, low, width):
     """Collect about `k` (at least k/2, at most 2k) entries of least reduced cost of the rows ``start..stop``.
 
@@ -113,7 +113,7 @@ def select(c, v, k, start, stop, ptr, col, val, low, width):
     return width
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def greedy_core(ptr, col, val, v, low, x, y, cx):
     """Match rows to the first free column of a tight core edge; return the rows left free."""
     left = 0
@@ -132,7 +132,7 @@ def greedy_core(ptr, col, val, v, low, x, y, cx):
     return left
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def reduce_core(ptr, col, val, v, x, y, cx, gate, passes, budget):
     """Augmenting row reduction on the core, at most `budget` row scans; return the scans made.
 
@@ -200,134 +200,7 @@ def reduce_core(ptr, col, val, v, x, y, cx, gate, passes, budget):
     return scans
 
 
-@njit(cache=True, nogil=True)
-def _push(keys, items, size, key, item):
-    k = size
-    while k > 0:
-        up = (k - 1) >> 1
-        if keys[up] <= key:
-            break
-        keys[k] = keys[up]
-        items[k] = items[up]
-        k = up
-    keys[k] = key
-    items[k] = item
-
-
-@njit(cache=True, nogil=True)
-def _drop_first(keys, items, size):
-    """Remove the root of a heap of `size` entries."""
-    key = keys[size - 1]
-    item = items[size - 1]
-    size -= 1
-    k = 0
-    while True:
-        child = 2 * k + 1
-        if child >= size:
-            break
-        if child + 1 < size and keys[child + 1] < keys[child]:
-            child += 1
-        if keys[child] >= key:
-            break
-        keys[k] = keys[child]
-        items[k] = items[child]
-        k = child
-    keys[k] = key
-    items[k] = item
-
-
-@njit(cache=True, nogil=True)
-def search_core(ptr, col, val, v, x, y, cx, rows, start, stop, gate, quota):
-    """Augment along shortest paths of the core from the free rows ``rows[start:stop]``.
-
-    Dijkstra with a binary heap, pruned at the best sink found: a free column, or a row that would rather pay the gate.
-    Returns (next position, row scans, row without a path or -1), early once `quota` scans are exceeded.
-    """
-    m = v.size
-    dist = np.full(m, np.inf)
-    pred = np.empty(m, np.int32)
-    edge = np.empty(m)
-    touched = np.empty(m, np.int64)
-    settled = np.empty(m, np.int64)
-    room = col.size + 1
-    keys = np.empty(room)
-    items = np.empty(room, np.int32)
-    scans = 0
-    for k in range(start, stop):
-        r = rows[k]
-        size = 0
-        n_touched = 0
-        n_settled = 0
-        found = -1
-        best = gate
-        last = r
-        i = r
-        shift = 0.0
-        level = -np.inf
-        while True:
-            scans += 1
-            for e in range(ptr[i], ptr[i + 1]):
-                j = col[e]
-                # Rounding must not lower a settled distance: it would close a loop of predecessors.
-                t = max((val[e] - v[j]) + shift, level)
-                if t < dist[j] and t < best:
-                    if dist[j] == np.inf:
-                        touched[n_touched] = j
-                        n_touched += 1
-                    dist[j] = t
-                    pred[j] = i
-                    edge[j] = val[e]
-                    if y[j] < 0:
-                        best = t
-                        found = j
-                    else:
-                        _push(keys, items, size, t, j)
-                        size += 1
-            i = -1
-            while size > 0:
-                key = keys[0]
-                j = np.int64(items[0])
-                if key >= best:
-                    break
-                _drop_first(keys, items, size)
-                size -= 1
-                if key == dist[j]:
-                    level = key
-                    i = y[j]
-                    break
-            if i < 0:
-                break
-            settled[n_settled] = j
-            n_settled += 1
-            shift = level - (cx[i] - v[j])
-            if gate + shift < best:
-                best = gate + shift
-                last = i
-                found = -1
-        if best == np.inf:
-            return k, scans, r
-        for q in range(n_settled):
-            j = settled[q]
-            v[j] += min(dist[j] - best, 0.0)
-        j = found
-        if found < 0:
-            j = x[last]
-            x[last] = -1
-        while j >= 0:
-            i = np.int64(pred[j])
-            y[j] = i
-            cx[i] = edge[j]
-            j, x[i] = x[i], j
-            if i == r:
-                break
-        for q in range(n_touched):
-            dist[touched[q]] = np.inf
-        if scans > quota:
-            return k + 1, scans, -1
-    return stop, scans, -1
-
-
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def price(c, v, x, y, cx, gate, exact, start, stop, safe, bad, cols, vals, counts, n_bad):
     """Find the rows of ``start..stop`` with an edge cheaper than their own and unmatch them.
 
@@ -387,7 +260,7 @@ def price(c, v, x, y, cx, gate, exact, start, stop, safe, bad, cols, vals, count
     return n_bad
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def add_edges(ptr, col, val, bad, cols, vals, counts, n_bad, new_ptr, new_col, new_val):
     """Write the core with the priced edges of the rows ``bad[:n_bad]`` (ascending) added."""
     k = 0
@@ -407,7 +280,7 @@ def add_edges(ptr, col, val, bad, cols, vals, counts, n_bad, new_ptr, new_col, n
     new_ptr[ptr.size - 1] = put
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def repair_core(ptr, col, val, v, x, y, cx):
     """Raise and repair on core edges: free columns get ``v = 0``, rows that now have a cheaper edge are unmatched.
 

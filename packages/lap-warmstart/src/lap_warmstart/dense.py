@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lap_warmstart.simd import LANES, fmin, mask_diff_le, mask_le, relax, row_min, trailing_zeros
+from lap_warmstart.simd import INNER, KERNEL, LANES, fmin, mask_diff_le, mask_le, relax, row_min, trailing_zeros
 
 OK, NAN, UNBOUNDED, INFEASIBLE, OVERFLOW = range(5)
 SAFE = 4.4e307
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def survey(c, v, start, stop):
     """Lower `v` to the column minima of rows ``start..stop``; return whether an entry needs a second look.
 
@@ -32,7 +32,7 @@ def survey(c, v, start, stop):
     return odd != 0
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def second_look(c):
     """Judge a matrix with odd entries: NAN, UNBOUNDED, OVERFLOW or OK (nothing worse than +inf)."""
     low = np.inf
@@ -50,7 +50,7 @@ def second_look(c):
     return OVERFLOW if top > -np.inf and (top - low) * 2.0 == np.inf else OK
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def first_free(c, v, y, bound):
     """Return the first free column with ``c[j] - v[j] <= bound``, or -1."""
     m = c.size
@@ -68,7 +68,7 @@ def first_free(c, v, y, bound):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def column_reduction(c, v, x, y):
     """Match each row to the first column whose minimum it holds, then transfer the reduction (LAPJV, steps a and b).
 
@@ -77,7 +77,11 @@ def column_reduction(c, v, x, y):
     `v` holds the column minima on entry.
     """
     n = c.shape[0]
-    owner = np.full(n, -1, np.int64)
+    owner = np.empty(n, np.int64)
+    count = np.empty(n, np.int64)
+    for i in range(n):
+        owner[i] = -1
+        count[i] = 0
     for i in range(n):
         row = c[i]
         whole = n - n % LANES
@@ -91,7 +95,6 @@ def column_reduction(c, v, x, y):
         for j in range(whole, n):
             if owner[j] < 0 and np.float64(row[j]) <= v[j]:
                 owner[j] = i
-    count = np.zeros(n, np.int64)
     for j in range(n):
         i = owner[j]
         if count[i] == 0:
@@ -109,7 +112,7 @@ def column_reduction(c, v, x, y):
                 v[j] = held - (second - (np.float64(c[i, j]) - held))
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def greedy(c, v, x, y, start, stop):
     """Match rows to the first free column of least reduced cost; return the sum of the row minima."""
     total = 0.0
@@ -124,7 +127,7 @@ def greedy(c, v, x, y, start, stop):
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def row_reduction(c, v, x, y, free, state, budget, gate, classical, t, quota):
     """Augmenting row reduction (LAPJV, step c), at most `budget` row scans.
 
@@ -232,7 +235,7 @@ def row_reduction(c, v, x, y, free, state, budget, gate, classical, t, quota):
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def _queue_columns(d, vw, y, level, queue, n_queue, reached):
     """Queue the columns at distance `level`; return (a free one or -1, new length of the queue)."""
     m = d.size
@@ -261,7 +264,7 @@ def _queue_columns(d, vw, y, level, queue, n_queue, reached):
     return -1, n_queue
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def search(c, v, x, y, rows, start, stop, gate, quota):
     """Augment along shortest paths from the free rows ``rows[start:stop]`` (Dijkstra on the reduced costs).
 
@@ -336,7 +339,7 @@ def search(c, v, x, y, rows, start, stop, gate, quota):
     return stop, scans, -1
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def repair(c, v, x, y):
     """Set ``v = 0`` on free columns and unmatch each row that now has a cheaper edge there, until nothing changes.
 
@@ -367,7 +370,7 @@ def repair(c, v, x, y):
                     break
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def free_rows(x, rows):
     """List the unmatched rows in `rows` and return their number."""
     count = 0
@@ -376,72 +379,3 @@ def free_rows(x, rows):
             rows[count] = i
             count += 1
     return count
-
-
-@njit(cache=True, nogil=True)
-def assign(c, gate, x, y, out):
-    """Solve a small problem from cold in one call: check, reduce, search.
-
-    Parameters
-    ----------
-    c : (n, m) array, n <= m unless there is a gate
-    gate : float
-    x, y : (n,), (m,) int64 arrays, written
-    out : (n + m,) float64 array, written
-        The matched costs (0 where unmatched), then the column duals.
-
-    Returns
-    -------
-    tuple
-        (status, row scans, row at fault or -1)
-    """
-    n, m = c.shape
-    v = out[n:]
-    v[:] = np.inf
-    x[:] = -1
-    y[:] = -1
-    if survey(c, v, 0, n):
-        status = second_look(c)
-        if status != OK:
-            return status, 0, -1
-    free = np.empty(n, np.int64)
-    if n == m and gate == np.inf:
-        for j in range(m):
-            if v[j] == np.inf:
-                v[j] = 0.0
-                return INFEASIBLE, 0, -1
-        column_reduction(c, v, x, y)
-    else:
-        v[:] = 0.0
-        for i in range(n):
-            u = row_min(c[i], v)
-            if u < gate:
-                j = first_free(c[i], v, y, u)
-                if j >= 0:
-                    x[i] = j
-                    y[j] = i
-    n_free = free_rows(x, free)
-    scans = 0
-    if n_free > 0:
-        state = np.zeros(5, np.int64)
-        state[3] = n_free
-        row_reduction(c, v, x, y, free, state, 4 * n, gate, False, np.empty(m), 1 << 62)
-        n_free = state[2]
-        scans = state[4]
-        _, more, fault = search(c, v, x, y, free, 0, n_free, gate, 1 << 62)
-        scans += more
-        if fault >= 0:
-            return INFEASIBLE, scans, fault
-    for i in range(n):
-        out[i] = np.float64(c[i, x[i]]) if x[i] >= 0 else 0.0
-    return OK, scans, -1
-
-
-@njit(cache=True, nogil=True)
-def assign_batch(c, gate, x, out, status, scans, start, stop):
-    """Apply `assign` to the problems ``start..stop`` of a batch (B, n, m)."""
-    y = np.empty(c.shape[2], np.int64)
-    for k in range(start, stop):
-        code, count, _ = assign(c[k], gate, x[k], y, out[k])
-        status[k] = code
-        scans[k] = count

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lap_warmstart.simd import LANES, fmin, mask_diff_le, row_min
+from lap_warmstart.dense import SAFE
+from lap_warmstart.simd import KERNEL, LANES, fmin, mask_diff_le, row_min
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def lower_columns(c, u, v, start, stop):
     """Min-Trick: ``v[j] = min(v[j], min_i c[i, j] - u[i])`` over the rows ``start..stop``."""
     for i in range(start, stop):
@@ -21,14 +22,29 @@ def lower_columns(c, u, v, start, stop):
             v[j] = fmin(np.float64(row[j]) - ui, v[j])
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
+def survey_and_lower(c, u, v, w, start, stop):
+    """Do `dense.survey` (column minima to `v`, odd entries) and the Min-Trick of `u` (to `w`) in one pass."""
+    odd = 0
+    for i in range(start, stop):
+        row = c[i]
+        ui = u[i]
+        for j in range(row.size):
+            t = np.float64(row[j])
+            odd |= not (abs(t) < SAFE)
+            v[j] = fmin(t, v[j])
+            w[j] = fmin(t - ui, w[j])
+    return odd != 0
+
+
+@njit(**KERNEL)
 def row_minima(c, v, u, start, stop):
     """``u[i] = min_j c[i, j] - v[j]`` for the rows ``start..stop``."""
     for i in range(start, stop):
         u[i] = row_min(c[i], v)
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def bounds(c, seeds, gate, start, stop, totals):
     """Add ``sum_i min(gate, min_j c[i, j] - v[j])`` for each seed v (a row of `seeds`), rows ``start..stop``."""
     for i in range(start, stop):
@@ -38,7 +54,7 @@ def bounds(c, seeds, gate, start, stop, totals):
                 totals[s] += min(u, gate)
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def tight_entries(c, u, v, eps):
     """Count the entries with ``|c - u - v| < eps``."""
     count = 0
@@ -49,7 +65,7 @@ def tight_entries(c, u, v, eps):
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def tight_sample(c, v, rows, tight, flat):
     """For each sampled row, count its entries of least reduced cost and those equal to its largest cost."""
     m = c.shape[1]
@@ -75,7 +91,7 @@ def tight_sample(c, v, rows, tight, flat):
         flat[k] = same / m
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def coarse_rows(c, picked, v_picked, u, start, stop):
     """``u[i] = min over the picked columns of c[i, j] - v_picked`` for the rows ``start..stop``."""
     for i in range(start, stop):
@@ -85,7 +101,7 @@ def coarse_rows(c, picked, v_picked, u, start, stop):
         u[i] = best
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def least_slack(c, u, v):
     """Return ``min_ij c[i, j] - u[i] - v[j]`` and the largest finite absolute entry."""
     worst = np.inf

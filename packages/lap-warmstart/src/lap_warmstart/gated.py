@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lap_warmstart.core import search_core
 from lap_warmstart.dense import NAN, OK, OVERFLOW, SAFE, UNBOUNDED
-from lap_warmstart.simd import LANES, mask_not_above, trailing_zeros
+from lap_warmstart.heap import search_core
+from lap_warmstart.simd import KERNEL, LANES, mask_not_above, trailing_zeros
 
 CROWDED = 5
+# Searches times edges beyond which one call could take a noticeable time.
+LONG = 100_000_000
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def collect_below(c, bound, limit, ptr):
     """Collect the entries of at most `bound` of a matrix that nobody has checked yet.
 
@@ -59,9 +61,9 @@ def collect_below(c, bound, limit, ptr):
     return OK, col[:put], val[:put]
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def assign_gated(c, bound, gate, limit, x, y, out):
-    """Check, collect and solve a gated problem from cold.
+    """Check, collect and solve a gated problem from cold; CROWDED where that is too much for one call.
 
     Parameters
     ----------
@@ -77,20 +79,25 @@ def assign_gated(c, bound, gate, limit, x, y, out):
     Returns
     -------
     tuple
-        (status, row scans, edges)
+        (status, row scans, edges, rows matched greedily, rows searched)
     """
     n = c.shape[0]
-    ptr = np.zeros(n + 1, np.int64)
+    ptr = np.empty(n + 1, np.int64)
+    ptr[0] = 0
     status, col, val = collect_below(c, bound, limit, ptr)
     if status != OK:
-        return status, 0, 0
+        return status, 0, 0, 0, 0
     cx = out[:n]
     v = out[n:]
-    out[:] = 0.0
-    x[:] = -1
-    y[:] = -1
+    for i in range(n):
+        x[i] = -1
+        cx[i] = 0.0
+    for j in range(y.size):
+        y[j] = -1
+        v[j] = 0.0
     rows = np.empty(n, np.int64)
     left = 0
+    taken = 0
     for i in range(n):
         if ptr[i] == ptr[i + 1]:
             continue
@@ -102,14 +109,17 @@ def assign_gated(c, bound, gate, limit, x, y, out):
                 x[i] = col[e]
                 y[col[e]] = i
                 cx[i] = least
+                taken += 1
                 break
         if x[i] < 0:
             rows[left] = i
             left += 1
     scans = 0
+    if left * col.size > LONG:
+        return CROWDED, 0, 0, 0, 0
     if left:
         _, scans, _ = search_core(ptr, col, val, v, x, y, cx, rows, 0, left, gate, 1 << 62)
         for i in range(n):
             if x[i] < 0:
                 cx[i] = 0.0
-    return OK, scans, col.size
+    return OK, scans, col.size, taken, left

@@ -9,7 +9,7 @@ from typing import Any
 def load() -> Any:
     """Return the kernel for small problems; compiled code comes from numba's cache where there is one."""
     try:
-        from lap_warmstart.dense import assign
+        from lap_warmstart.small import assign
     except RuntimeError as err:
         if "cannot cache function" not in str(err):
             raise
@@ -29,7 +29,7 @@ def load() -> Any:
 
         numba.njit = njit
         try:
-            from lap_warmstart.dense import assign
+            from lap_warmstart.small import assign
         finally:
             numba.njit = plain
     return assign

@@ -14,6 +14,7 @@ from lap_warmstart.run import NoPath, Run, cold_dense, survey, warm_dense
 
 Vector = NDArray[np.float64]
 DENSITY = 1.2
+REACH = 64.0
 
 
 def solve_large(
@@ -23,16 +24,21 @@ def solve_large(
     from lap_warmstart.solve import _result, infeasible
 
     warm.check(warm_start, p.shape)
-    status, minima = survey(p)
+    # Duals at hand go through the Min-Trick in the pass that checks the costs; a predictor waits for its verdict.
+    known = warm.read(warm_start, p) if warm.is_duals(warm_start) else None
+    status, minima, lowered = survey(p, None if known is None else known.rows)
     if status == dense.INFEASIBLE:
         return infeasible(p, on_infeasible, begin)
     if status != dense.OK:
         raise refuse(p, status)
     run = Run.start(p, np.zeros_like(minima))
-    seed = choose(run, minima, warm_start, fallback)
+    if known is not None and known.columns is None:
+        known.columns = pricing.finite(lowered)
+    seed = choose(run, minima, warm_start, fallback, known)
     name = method_for(p, method)
     try:
-        if name == "dense" and seed is not None:
+        if name in ("dense", "lapjv") and seed is not None:
+            # From a seed LAPJV skips its column and row reductions, as the paper has it.
             warm_dense(run, seed)
         elif name in ("dense", "lapjv"):
             cold_dense(run, minima, classical=name == "lapjv")
@@ -63,10 +69,13 @@ def method_for(p: Problem, method: str) -> str:
     return "dense" if n < 256 or m >= 2 * n else "core"
 
 
-def choose(run: Run, minima: Vector, warm_start: object, fallback: str) -> Vector | None:
+def choose(
+    run: Run, minima: Vector, warm_start: object, fallback: str, known: warm.Seed | None = None
+) -> Vector | None:
     """Return the column duals to start from, None for the cold start.
 
-    The default rule takes the largest dual bound among the cold seed, the prediction and their midpoint.
+    The default rule takes the largest dual bound among the cold seed, the prediction and their midpoint. `known` is the
+    warm start, where it is no predictor.
     """
     p = run.p
     if warm_start is None:
@@ -79,10 +88,10 @@ def choose(run: Run, minima: Vector, warm_start: object, fallback: str) -> Vecto
             run.network = bundled() if min(p.c.shape) >= 512 and p.square else None
             return None
         warm_start = bundled()
-    prediction = warm.read(warm_start, p, minima)
+    prediction = warm.read(warm_start, p, minima) if known is None else known
     run.stats["predict_time"] = prediction.seconds
     run.stats["notes"] = prediction.notes
-    v = feasible_columns(p, prediction)
+    v = tame(p, feasible_columns(p, prediction), *span(p, minima))
     if fallback == "none":
         run.stats["seed"] = "warm"
         return v
@@ -92,11 +101,20 @@ def choose(run: Run, minima: Vector, warm_start: object, fallback: str) -> Vecto
         duals.row_minima(p.c, v, u, 0, u.size)
         finite = p.c[np.isfinite(p.c)]
         eps = 1e-9 * max(1.0, float(np.abs(finite).max(initial=0.0)))
-        rho = duals.tight_entries(p.c, u, v, eps) / u.size
-        run.stats.update(density=rho, seed="warm" if rho >= DENSITY else "cold", fell_back=rho < DENSITY)
-        return v if rho >= DENSITY else None
+        return v if keeps(run, duals.tight_entries(p.c, u, v, eps) / u.size) else None
     seeds = (cold, v, 0.5 * (cold + v))
-    totals = pricing.dual_bounds(p, *seeds)
+    best, totals = pricing.sampled_choice(p, *seeds)
+    return pick(run, seeds, totals if best >= 0 else pricing.dual_bounds(p, *seeds))
+
+
+def keeps(run: Run, rho: float) -> bool:
+    """Apply the paper's rule to a seed of density `rho`: keep it from 1.2 tight entries a row on."""
+    run.stats.update(density=rho, seed="warm" if rho >= DENSITY else "cold", fell_back=rho < DENSITY)
+    return rho >= DENSITY
+
+
+def pick(run: Run, seeds: tuple[Vector, Vector, Vector], totals: list[float]) -> Vector | None:
+    """Take the largest dual bound among cold seed, prediction and midpoint; None is the cold start."""
     best = int(np.argmax([-math.inf if math.isnan(t) else t for t in totals]))
     run.stats.update(
         cold_bound=totals[0], dual_bound=totals[best], seed=("cold", "warm", "mid")[best], fell_back=best == 0
@@ -123,6 +141,34 @@ def clip_columns(p: Problem, v: Vector) -> Vector:
     if p.square:
         return v
     n, m = p.c.shape
-    if math.isinf(p.gate) and m > n:
-        v = v - np.partition(v, n)[n]
-    return np.minimum(v, 0.0)
+    with np.errstate(over="ignore"):
+        if math.isinf(p.gate) and m > n:
+            v = v - np.partition(v, n)[n]
+        return np.minimum(v, 0.0)
+
+
+def span(p: Problem, minima: Vector) -> tuple[float, float]:
+    """Return the smallest cost, and the largest finite one of some sixty rows."""
+    low = minima[np.isfinite(minima)]
+    rows = p.c[:: max(1, p.c.shape[0] // 64)]
+    top = rows[np.isfinite(rows)]
+    if not low.size or not top.size:
+        return 0.0, 0.0
+    return float(low.min()), float(top.max())
+
+
+def tame(p: Problem, v: Vector, low: float, top: float) -> Vector:
+    """Bring column duals that are out of all proportion to the costs back to their size.
+
+    Reduced costs under such duals would lose the digits of the costs, and with them the optimum. A spread of 64 times
+    that of the costs is kept, which duals of real problems do not reach and which costs six bits of 53.
+    """
+    reach = REACH * max(top - low, 0.0)
+    if not math.isinf(p.gate):
+        reach = REACH * (max(top, p.gate) - min(low, p.gate))
+    if not p.square:
+        return np.maximum(v, -reach)
+    middle = float(np.partition(v, v.size // 2)[v.size // 2])
+    if 0.5 * float(v.max()) - 0.5 * float(v.min()) > 0.5 * reach:
+        v = np.clip(v, middle - 0.5 * reach, middle + 0.5 * reach)
+    return v - middle if abs(middle) > REACH * max(abs(low), abs(top)) else v

@@ -105,19 +105,20 @@ def density(cost: ArrayLike, u: ArrayLike, v: ArrayLike, eps: float | None = Non
 class RowMin:
     """Predicts each row's minimum."""
 
-    def predict(self, cost: NDArray[Any]) -> Vector:
+    def predict(self, cost: ArrayLike) -> Vector:
         """Predict row duals of `cost` (n, m): (n,)."""
-        return np.asarray(cost.min(axis=1), dtype=np.float64)
+        return np.asarray(_matrix(cost).min(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class RowMean:
     """Predicts each row's mean (the paper's ablation)."""
 
-    def predict(self, cost: NDArray[Any]) -> Vector:
+    def predict(self, cost: ArrayLike) -> Vector:
         """Predict row duals of `cost` (n, m): (n,)."""
-        finite = np.isfinite(cost)
-        mean = np.where(finite, cost, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
+        c = _matrix(cost)
+        finite = np.isfinite(c)
+        mean = np.where(finite, c, 0.0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
         return np.asarray(mean, dtype=np.float64)
 
 
@@ -127,10 +128,14 @@ class KthSmallest:
 
     k: int
 
-    def predict(self, cost: NDArray[Any]) -> Vector:
+    def __post_init__(self) -> None:
+        positive_int(self.k, "k")
+
+    def predict(self, cost: ArrayLike) -> Vector:
         """Predict row duals of `cost` (n, m): (n,)."""
-        k = min(positive_int(self.k, "k"), cost.shape[1]) - 1
-        return np.asarray(np.partition(cost, k, axis=1)[:, k], dtype=np.float64)
+        c = _matrix(cost)
+        k = min(self.k, c.shape[1]) - 1
+        return np.asarray(np.partition(c, k, axis=1)[:, k], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -149,13 +154,14 @@ class LinearRow:
     sd: Vector
 
     @classmethod
-    def fit(cls, costs: Sequence[NDArray[Any]], ridge: float = 1.0) -> LinearRow:
+    def fit(cls, costs: Sequence[ArrayLike], ridge: float = 1.0) -> LinearRow:
         """Fit to the optimal row duals of `costs`, found by the exact solver."""
         from lap_warmstart.features import row_features
         from lap_warmstart.solve import solve
 
         features, targets = [], []
-        for cost in costs:
+        for given in costs:
+            cost = _matrix(given)
             f = row_features(cost, cost.min(axis=0))
             target = (solve(cost).u - f.base) / f.scale
             features.append(f.x.astype(np.float64))
@@ -166,10 +172,10 @@ class LinearRow:
         weights = np.linalg.solve(z.T @ z + ridge * len(z) * 1e-3 * np.eye(z.shape[1]), z.T @ y)
         return cls(weights, mu, sd)
 
-    def predict(self, cost: NDArray[Any]) -> Vector:
+    def predict(self, cost: ArrayLike) -> Vector:
         """Predict row duals of `cost` (n, m): (n,)."""
         from lap_warmstart.features import row_features
 
-        c = np.ascontiguousarray(cost)
+        c = _matrix(cost)
         f = row_features(c, c.min(axis=0).astype(np.float64))
         return f.base + f.scale * (np.clip((f.x - self.mu) / self.sd, -6.0, 6.0) @ self.weights)

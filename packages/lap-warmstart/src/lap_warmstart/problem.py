@@ -67,7 +67,8 @@ def is_sparse(cost: object) -> bool:
     return sparse is not None and bool(sparse.issparse(cost))
 
 
-def _from_torch(cost: Any) -> NDArray[Any]:
+def from_torch(cost: Any) -> NDArray[Any]:
+    """Copy a tensor to the host; half precision becomes float32."""
     tensor = cost.detach().cpu()
     if str(tensor.dtype) in ("torch.bfloat16", "torch.float16"):
         tensor = tensor.float()
@@ -86,7 +87,7 @@ def numeric(cost: object) -> tuple[NDArray[Any], bool]:
         Not 2-D; integers beyond 2**53; strings, objects or complex numbers (`InvalidDtype`).
     """
     if type(cost).__module__.partition(".")[0] == "torch" and hasattr(cost, "detach"):
-        cost = _from_torch(cost)
+        cost = from_torch(cost)
     if isinstance(cost, np.ma.MaskedArray):
         raise InvalidInput.argument("cost", expected="a plain array", got="a masked array: fill it first (inf forbids)")
     try:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from lemmata_core import InvalidInput
 from numpy.typing import NDArray
 
 
@@ -26,7 +27,8 @@ class SolveStats:
     density : float
         Tight entries a row under the seed (the paper's rho); NaN where it was not computed.
     dual_bound, cold_bound : float
-        Dual bound of the seed taken and of the cold seed; NaN where no choice was made.
+        Dual bound of the seed taken and of the cold seed; NaN where no choice was made. Where a sample of the rows
+        decided the choice, the bound of a seed not taken is an estimate.
     seed : {"cold", "warm", "mid"}
     fell_back : bool
         A warm start was given and the cold seed was taken.
@@ -256,7 +258,19 @@ class AssignmentResult:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> AssignmentResult:
-        """Read what `to_dict` wrote."""
+        """Read what `to_dict` wrote.
+
+        Raises
+        ------
+        InvalidInput, KeyError, TypeError, ValueError
+            It is something else.
+        """
+        n, m = (int(k) for k in data["shape"])
+        for name, length in (("row_to_col", n), ("costs", n), ("u", n), ("v", m)):
+            if len(data[name]) != length:
+                raise InvalidInput.argument(name, expected=f"{length} entries", got=f"{len(data[name])}")
+        if any(not -1 <= int(j) < m for j in data["row_to_col"]):
+            raise InvalidInput.argument("row_to_col", expected=f"columns from -1 to {m - 1}", got="others")
         maximize, gate = bool(data["maximize"]), data["unmatched_cost"]
         sign = -1.0 if maximize else 1.0
         stats: dict[str, Any] = {
@@ -266,7 +280,7 @@ class AssignmentResult:
             np.asarray(data["row_to_col"], dtype=np.int64),
             sign * np.asarray(data["costs"], dtype=np.float64),
             sign * np.asarray(data["v"], dtype=np.float64),
-            (int(data["shape"][0]), int(data["shape"][1])),
+            (n, m),
             data["method"],
             float(data["wall_time"]),
             maximize=maximize,

@@ -12,16 +12,20 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.files import atomic_write
 from numpy.typing import NDArray
 
-from lap_warmstart.features import RowFeatures, row_features
+from lap_warmstart.features import LISTED, NAMES, POSITIONS, RowFeatures, row_features
 
 Weights = dict[str, NDArray[np.float32]]
 CLIP = 6.0
+# Rows at a time in the edge network, so that its hidden layer stays in the cache.
+BLOCK = 256
+NEEDED = ("mu", "sd", "inputs.0.weight", "early.weight", "edge.0.weight", "mix.weight", "head.2.weight")
 
 
 def gelu(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -77,11 +81,11 @@ class RowDualNet:
         if path is None:
             return bundled()
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
-        except (OSError, ValueError) as err:
+        except (OSError, ValueError, EOFError, BadZipFile) as err:
             raise InvalidInput.argument("path", expected="an .npz file written by save", got=f"{path}: {err}") from err
-        if "mu" not in arrays or "head.2.weight" not in arrays:
+        if any(name not in arrays for name in NEEDED) or arrays["mu"].size not in (len(NAMES), len(NAMES + POSITIONS)):
             raise InvalidInput.argument("path", expected="weights of a RowDualNet", got=f"{path}")
         record = json.loads(str(arrays.pop("record"))) if "record" in arrays else {}
         return cls({name: np.asarray(a, dtype=np.float32) for name, a in arrays.items()}, record)
@@ -95,6 +99,11 @@ class RowDualNet:
     def positional(self) -> bool:
         """Whether it reads the rows' places."""
         return bool(self.record.get("positional", False))
+
+    @property
+    def listed(self) -> int:
+        """How many of a row's cheapest columns it reads."""
+        return int(self.record.get("listed", LISTED))
 
     def forward(self, features: RowFeatures) -> NDArray[np.float32]:
         """Return the predictions of `features` in units of its scale, before they are added to its base: (n,)."""
@@ -114,16 +123,20 @@ class RowDualNet:
         weight = np.exp(-slack)
         weight /= weight.sum(axis=1, keepdims=True)
         rank = np.broadcast_to(np.arange(slack.shape[1], dtype=np.float32) / slack.shape[1], slack.shape)
-        edges = np.stack([slack, np.log(slack + np.float32(1e-3)), v, rank], axis=-1)
-        hidden = gelu(_linear(edges, w, "edge.0"))
-        message = _linear((weight[..., None] * hidden).sum(axis=1), w, "edge.2")
+        mixed = np.empty((slack.shape[0], w["edge.0.bias"].size), dtype=np.float32)
+        for start in range(0, slack.shape[0], BLOCK):
+            rows = slice(start, start + BLOCK)
+            edges = np.stack([slack[rows], np.log(slack[rows] + np.float32(1e-3)), v[rows], rank[rows]], axis=-1)
+            hidden = gelu(_linear(edges, w, "edge.0"))
+            mixed[rows] = np.matmul(weight[rows, None, :], hidden)[:, 0]
+        message = _linear(mixed, w, "edge.2")
         x = x + _norm(message, w, "mix")
         out = early + _linear(gelu(_linear(x, w, "head.0")), w, "head.2")[:, 0]
         return np.asarray(out - out.mean(), dtype=np.float32)
 
     def predict_rows(self, c: NDArray[Any], minima: NDArray[np.float64]) -> NDArray[np.float64]:
         """Predict row duals of a C-ordered matrix whose column minima are known: (n,)."""
-        features = row_features(c, minima, positional=self.positional)
+        features = row_features(c, minima, positional=self.positional, listed=self.listed)
         return features.base + features.scale * self.forward(features)
 
     def predict(self, cost: NDArray[Any]) -> NDArray[np.float64]:

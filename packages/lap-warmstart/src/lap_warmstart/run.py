@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lap_warmstart import core, dense
+from lap_warmstart import core, dense, duals, heap
 from lap_warmstart.problem import Problem
 
-ENTRIES_A_SLICE = 150_000_000
+ENTRIES_A_SLICE = 60_000_000
+EDGES_A_SLICE = 8_000_000
 
 
 class NoPath(Exception):  # noqa: N818 - control flow between the methods, not an error of the caller
@@ -61,14 +62,14 @@ class Run:
 
 
 def slices(c: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Split the rows so that one pass over a slice takes some tens of milliseconds."""
+    """Split the rows so that one pass over a slice takes some tens of milliseconds, and an interruption is honoured."""
     n, m = c.shape
     step = max(1, ENTRIES_A_SLICE // max(m, 1))
     for start in range(0, n, step):
         yield start, min(n, start + step)
 
 
-def survey(p: Problem) -> tuple[int, NDArray[np.float64]]:
+def survey(p: Problem, rows: NDArray[np.float64] | None = None) -> tuple[int, NDArray[np.float64], Any]:
     """Check the entries and find the column minima.
 
     Returns
@@ -76,18 +77,25 @@ def survey(p: Problem) -> tuple[int, NDArray[np.float64]]:
     status : int
         Of `dense`; OK when the problem can be solved.
     v : ndarray (m,)
+    lowered : ndarray (m,) or None
+        The Min-Trick of the row duals `rows`, from the same pass.
     """
-    v = np.full(p.c.shape[1], np.inf)
+    m = p.c.shape[1]
+    v = np.full(m, np.inf)
+    lowered = None if rows is None else np.full(m, np.inf)
     odd = False
     for start, stop in slices(p.c):
-        odd |= dense.survey(p.c, v, start, stop)
+        if rows is None:
+            odd |= dense.survey(p.c, v, start, stop)
+        else:
+            odd |= duals.survey_and_lower(p.c, rows, v, lowered, start, stop)
     if odd:
         status = int(dense.second_look(p.c))
         if status != dense.OK:
-            return status, v
+            return status, v, lowered
     if p.square and np.isinf(v).any():
-        return dense.INFEASIBLE, v
-    return dense.OK, v
+        return dense.INFEASIBLE, v, lowered
+    return dense.OK, v, lowered
 
 
 def search_dense(run: Run) -> None:
@@ -175,10 +183,11 @@ class Core:
         """Match every free row by shortest augmenting paths of the core."""
         rows = np.empty(run.x.size, dtype=np.int64)
         total = dense.free_rows(run.x, rows)
+        quota = max(64, EDGES_A_SLICE * run.x.size // max(int(self.ptr[-1]), 1))
         at = 0
         while at < total:
-            at, scans, fault = core.search_core(
-                self.ptr, self.col, self.val, run.v, run.x, run.y, self.cx, rows, at, total, run.p.gate, 1_000_000
+            at, scans, fault = heap.search_core(
+                self.ptr, self.col, self.val, run.v, run.x, run.y, self.cx, rows, at, total, run.p.gate, quota
             )
             run.stats["row_scans"] += scans
             if fault >= 0:

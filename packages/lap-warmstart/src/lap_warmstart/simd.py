@@ -17,6 +17,10 @@ from numba.extending import intrinsic
 
 FLAGS = ("nnan", "nsz")
 LANES = 16
+# Options of the kernels: cached, without the GIL, without Python's checks for division by zero, and without wrappers
+# that nobody calls, since each wrapper costs compile time in a fresh environment.
+KERNEL: dict[str, object] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+INNER = KERNEL | {"no_cpython_wrapper": True}
 
 
 @intrinsic
@@ -122,7 +126,7 @@ def mask_diff_le(typingctx, c, j, v, bound):
     return None
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def row_min(c, v):
     """Return ``min_j c[j] - v[j]``."""
     best = np.inf
@@ -131,7 +135,7 @@ def row_min(c, v):
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(**INNER)
 def relax(c, vw, shift, d, pred, i):
     """Lower the distances through row `i` and return their new minimum.
 

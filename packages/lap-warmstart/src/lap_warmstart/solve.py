@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
@@ -14,10 +14,14 @@ from lap_warmstart.errors import Infeasible
 from lap_warmstart.problem import Problem, gate_of, is_sparse, prepare, refuse
 from lap_warmstart.result import AssignmentResult
 
+if TYPE_CHECKING:
+    from lap_warmstart.partial import Decomposition
+
 METHODS = ("auto", "core", "dense", "lapjv", "sparse")
 FALLBACKS = ("bound", "density", "none")
 SMALL = 256
 ONE_CALL = 20_000_000
+ONE_CALL_DENSE = 250_000
 _F64 = np.dtype(np.float64)
 _assign: Any = None
 
@@ -57,10 +61,12 @@ def solve(
     on_infeasible : {"raise", "partial"}
         What to do where no complete matching exists: raise `Infeasible`, or return the least costly of the largest.
     warm_start : optional
-        None; ``"net"`` (the bundled network); ``"auto"`` (the network where it pays); an `AssignmentResult`;
-        `RowDuals`, `ColumnDuals` or n row duals; an object with ``predict(cost)``. It never changes the objective.
+        None; ``"net"`` (the bundled network); ``"auto"`` (the network where it pays; never on a graph); an
+        `AssignmentResult`; `RowDuals`, `ColumnDuals` or n row duals; an object with ``predict(cost)``, which of a graph
+        gets the dense matrix. It never changes the objective.
     method : {"auto", "core", "dense", "lapjv", "sparse"}
-        "lapjv" is the classical algorithm without our budget on its row reduction.
+        "lapjv" is the classical algorithm without our budget on its row reduction. A scipy.sparse matrix is always
+        solved as a graph.
     fallback : {"bound", "density", "none"}
         How a warm start is judged: by its dual bound (ours), by the share of tight entries (the paper), not at all.
 
@@ -98,24 +104,25 @@ def solve(
         n, m = cost.shape
         x = np.empty(n, dtype=np.int64)
         out = np.empty(n + m)
-        status, scans, _ = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), out)
+        status, scans, left, searched = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), out)
         if status == 0:
             return AssignmentResult(
-                x, out[:n], out[n:], (n, m), "dense", time.perf_counter() - begin, stats={"row_scans": scans}
-            )
+                x, out[:n], out[n:], (n, m), "dense", time.perf_counter() - begin,
+                stats={"row_scans": scans, "augmentations": searched, "greedy_fraction": 1.0 - left / n},
+            )  # fmt: skip
     _options(method, fallback, on_infeasible, maximize)
     gate = gate_of(unmatched_cost, maximize=maximize)
     if is_sparse(cost):
         from lap_warmstart.sparse import solve_sparse
 
-        return solve_sparse(cost, maximize, gate, on_infeasible, warm_start, begin)
+        return solve_sparse(cost, maximize, gate, on_infeasible, warm_start, begin, fallback)
     p = prepare(cost, maximize=maximize, gate=gate)
     if p.c.size == 0:
         return _empty(p, begin)
     if method == "sparse":
         from lap_warmstart.sparse import solve_finite
 
-        return solve_finite(p, on_infeasible, warm_start, begin)
+        return solve_finite(p, on_infeasible, warm_start, begin, fallback)
     if warm_start is None and (method == "dense" or (method == "auto" and _is_small(p))):
         return _small(p, on_infeasible, begin)
     if warm_start is None and method == "auto" and not math.isinf(gate) and p.c.size <= ONE_CALL:
@@ -163,17 +170,18 @@ def _result(
 def _small(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
     """Solve in one compiled call, or in slices where that call could take long."""
     n, m = p.c.shape
-    if n * m > 1_000_000:
+    if n * m > ONE_CALL_DENSE:
         return _large(p, "dense", None, "bound", on_infeasible, begin)
     x, out = np.empty(n, dtype=np.int64), np.empty(n + m)
-    status, scans, _ = (_assign or _kernel())(p.c, p.gate, x, np.empty(m, dtype=np.int64), out)
+    status, scans, left, searched = (_assign or _kernel())(p.c, p.gate, x, np.empty(m, dtype=np.int64), out)
     from lap_warmstart import dense
 
     if status == dense.INFEASIBLE:
         return infeasible(p, on_infeasible, begin)
     if status != dense.OK:
         raise refuse(p, status)
-    return _result(p, x, out[:n], out[n:], "dense", begin, {"row_scans": scans})
+    stats = {"row_scans": scans, "augmentations": searched, "greedy_fraction": 1.0 - left / n}
+    return _result(p, x, out[:n], out[n:], "dense", begin, stats)
 
 
 def _gated(p: Problem, begin: float) -> AssignmentResult | None:
@@ -183,12 +191,14 @@ def _gated(p: Problem, begin: float) -> AssignmentResult | None:
     n, m = p.c.shape
     x, out = np.empty(n, dtype=np.int64), np.empty(n + m)
     bound, limit = math.nextafter(p.gate, -math.inf), max(64, m // 8)
-    status, scans, edges = gated.assign_gated(p.c, bound, p.gate, limit, x, np.empty(m, dtype=np.int64), out)
+    y = np.empty(m, dtype=np.int64)
+    status, scans, edges, taken, left = gated.assign_gated(p.c, bound, p.gate, limit, x, y, out)
     if status == gated.CROWDED:
         return None
+    stats = {"row_scans": scans, "core_size": edges, "augmentations": left, "greedy_fraction": taken / n}
     if status != dense.OK:
         raise refuse(p, status)
-    return _result(p, x, out[:n], out[n:], "gated", begin, {"row_scans": scans, "core_size": edges})
+    return _result(p, x, out[:n], out[n:], "gated", begin, stats)
 
 
 def _large(
@@ -204,10 +214,12 @@ def infeasible(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult
     """Return the best partial matching of a dense problem without a complete one, or raise `Infeasible`."""
     from lap_warmstart.partial import decompose, finite_pattern
 
-    parts = decompose(finite_pattern(p.c))
-    rows, columns = (parts.columns, parts.rows) if p.swap else (parts.rows, parts.columns)
     if on_infeasible == "raise":
-        raise violation(rows, columns, parts.size, p)
+        # A square problem names rows, whatever the order of its memory.
+        turn = p.swap and p.shape[0] == p.shape[1]
+        parts = decompose(finite_pattern(p.c.T if turn else p.c))
+        raise violation(parts, p.swap and not turn, p)
+    parts = decompose(finite_pattern(p.c))
     n, m = p.c.shape
     x, costs = np.full(n, -1, dtype=np.int64), np.zeros(n)
     u, v = np.zeros(n), np.zeros(m)
@@ -227,22 +239,20 @@ def infeasible(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult
     )  # fmt: skip
 
 
-def violation(rows: Any, columns: Any, size: int, p: Problem) -> Infeasible:
-    """Build the error that names the Hall violator."""
+def violation(parts: Decomposition, swap: bool, p: Problem) -> Infeasible:
+    """Build the error that names the Hall violator; `swap` says that rows of `parts` are columns as given."""
 
     def few(indices: Any) -> str:
         text = ", ".join(str(int(i)) for i in indices[:8])
         return f"{text}, ... ({len(indices)} in all)" if len(indices) > 8 else text or "none"
 
-    if p.swap:
-        what = f"columns {few(columns)} can only be matched to rows {few(rows)}"
-    else:
-        what = f"rows {few(rows)} can only be matched to columns {few(columns)}"
+    own, other = ("columns", "rows") if swap else ("rows", "columns")
     message = (
-        f"cost: expected a feasible problem, got one whose largest matching has {size} of {min(p.shape)} pairs "
-        f"(cost matrix is infeasible): {what}"
+        f"cost: expected a feasible problem, got one whose largest matching has {parts.size} of {min(p.shape)} pairs "
+        f"(cost matrix is infeasible): {own} {few(parts.rows)} can only be matched to {other} {few(parts.columns)}"
     )
-    return Infeasible(message, rows, columns)
+    rows, columns = parts.rows.tolist(), parts.columns.tolist()
+    return Infeasible(message, columns, rows) if swap else Infeasible(message, rows, columns)
 
 
 def linear_sum_assignment(cost: object, maximize: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -277,7 +287,7 @@ def linear_sum_assignment(cost: object, maximize: bool = False) -> tuple[NDArray
     ):
         n, m = cost.shape
         x = np.empty(n, dtype=np.int64)
-        status, _, _ = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), np.empty(n + m))
+        status, _, _, _ = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), np.empty(n + m))
         if status == 0:
             return np.arange(n), x
     if is_sparse(cost):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lap_warmstart import core, dense, gated, pricing, warm
 from lap_warmstart.errors import InvalidDtype
+from lap_warmstart.large import clip_columns, keeps, pick, tame
 from lap_warmstart.partial import decompose
 from lap_warmstart.problem import EXACT, Problem
 from lap_warmstart.result import AssignmentResult
@@ -29,15 +30,8 @@ def solve_graph(run: Run, graph: Core, seed: Vector | None) -> None:
         No complete matching exists.
     """
     p = run.p
-    n, m = run.x.size, run.y.size
-    if seed is not None:
-        v = seed
-    elif p.square:
-        v = np.full(m, np.inf)
-        np.minimum.at(v, graph.col, graph.val)
-        v = pricing.finite(v)
-    else:
-        v = np.zeros(m)
+    n = run.x.size
+    v = _cold_columns(p, graph) if seed is None else seed
     run.clear(v)
     low = _row_minima(graph, v)
     core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
@@ -54,6 +48,15 @@ def solve_graph(run: Run, graph: Core, seed: Vector | None) -> None:
         while core.repair_core(graph.ptr, graph.col, graph.val, run.v, run.x, run.y, graph.cx):
             graph.search(run)
         graph.search(run)
+
+
+def _cold_columns(p: Problem, graph: Core) -> Vector:
+    m = p.c.shape[1]
+    if not p.square:
+        return np.zeros(m)
+    v = np.full(m, np.inf)
+    np.minimum.at(v, graph.col, graph.val)
+    return pricing.finite(v)
 
 
 def _row_minima(graph: Core, v: Vector) -> Vector:
@@ -112,6 +115,12 @@ def _read(cost: Any, maximize: bool) -> tuple[Any, bool]:
             "cost", expected=f"no {'inf' if maximize else '-inf'} entries", got="an unbounded entry"
         )
     finite = np.isfinite(a.data)
+    if finite.any() and 0.5 * a.data[finite].max() - 0.5 * a.data[finite].min() > np.finfo(np.float64).max / 4.0:
+        raise InvalidInput.argument(
+            "cost",
+            expected="a range (max - min) of at most half the largest float; rescale the costs",
+            got="costs whose differences overflow",
+        )
     if not finite.all():
         rows = np.repeat(np.arange(a.shape[0]), np.diff(a.indptr))[finite]
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=a.shape[0]))])
@@ -120,34 +129,47 @@ def _read(cost: Any, maximize: bool) -> tuple[Any, bool]:
 
 
 def solve_sparse(
-    cost: Any, maximize: bool, gate: float, on_infeasible: str, warm_start: object, begin: float
+    cost: Any,
+    maximize: bool,
+    gate: float,
+    on_infeasible: str,
+    warm_start: object,
+    begin: float,
+    fallback: str = "bound",
 ) -> AssignmentResult:
     """Solve a scipy.sparse problem; see `lap_warmstart.solve`."""
     a, integral = _read(cost, bool(maximize))
-    return _solve_csr(a, bool(maximize), integral, gate, on_infeasible, warm_start, begin)
+    return _solve_csr(a, bool(maximize), integral, gate, on_infeasible, warm_start, begin, fallback)
 
 
-def solve_finite(p: Problem, on_infeasible: str, warm_start: object, begin: float) -> AssignmentResult:
+def solve_finite(
+    p: Problem, on_infeasible: str, warm_start: object, begin: float, fallback: str = "bound"
+) -> AssignmentResult:
     """Solve a dense problem as the graph of its finite entries (``method="sparse"``)."""
     from scipy.sparse import csr_array
 
     from lap_warmstart.problem import refuse
     from lap_warmstart.run import survey
 
-    status, _ = survey(p)
+    status, _, _ = survey(p)
     if status not in (dense.OK, dense.INFEASIBLE):
         raise refuse(p, status)
     c = p.c.T if p.swap else p.c
     rows, columns = np.nonzero(np.isfinite(c))
     a = csr_array((c[rows, columns].astype(np.float64), (rows, columns)), shape=c.shape)
-    return _solve_csr(a, p.maximize, p.integral, p.gate, on_infeasible, warm_start, begin)
+    return _solve_csr(a, p.maximize, p.integral, p.gate, on_infeasible, warm_start, begin, fallback)
 
 
 def _solve_csr(
-    a: Any, maximize: bool, integral: bool, gate: float, on_infeasible: str, warm_start: object, begin: float
+    a: Any,
+    maximize: bool,
+    integral: bool,
+    gate: float,
+    on_infeasible: str,
+    warm_start: object,
+    begin: float,
+    fallback: str,
 ) -> AssignmentResult:
-    from lap_warmstart.large import clip_columns
-
     shape = (int(a.shape[0]), int(a.shape[1]))
     swap = math.isinf(gate) and shape[0] > shape[1]
     if swap:
@@ -159,32 +181,64 @@ def _solve_csr(
     graph = Core(a.indptr.astype(np.int64), a.indices.astype(np.int32), a.data, np.zeros(n))
     warm.check(warm_start, shape)
     seed = None
-    if warm_start is not None and not isinstance(warm_start, str):
-        prediction = warm.read(warm_start, p)
-        v = np.full(m, np.inf) if prediction.columns is None else prediction.columns
-        if prediction.rows is not None:
-            rows = np.repeat(np.arange(n), np.diff(graph.ptr))
-            np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
-        seed = clip_columns(p, pricing.finite(v))
-        run.stats["seed"] = "warm"
+    if n and m and warm_start is not None and not (isinstance(warm_start, str) and warm_start == "auto"):
+        seed = _choose(run, graph, a, warm_start, fallback)
     try:
         if n and m:
             solve_graph(run, graph, seed)
     except NoPath:
         return _infeasible(a, p, on_infeasible, begin)
+    if seed is not None:
+        run.stats["overran"] = run.stats["row_scans"] > 8.0 * n**1.5
     return AssignmentResult(
         run.x, np.where(run.x >= 0, graph.cx, 0.0), run.v, shape, "sparse", time.perf_counter() - begin,
         swap=swap, maximize=maximize, gate=gate, stats=run.stats,
     )  # fmt: skip
 
 
+def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) -> Vector | None:
+    """Return the column duals to start from, by the rules of `large.choose`; None for the cold start.
+
+    A predictor is handed the dense matrix, missing edges infinite.
+    """
+    from lap_warmstart.rowdualnet import bundled
+
+    p = run.p
+    n, m = a.shape
+    rows = np.repeat(np.arange(n), np.diff(graph.ptr))
+
+    def costs() -> NDArray[np.float64]:
+        c = np.full((n, m), np.inf)
+        c[rows, graph.col] = graph.val
+        return c
+
+    prediction = warm.read(bundled() if isinstance(warm_start, str) else warm_start, p, costs=costs)
+    v = np.full(m, np.inf) if prediction.columns is None else prediction.columns
+    if prediction.rows is not None:
+        np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
+    low, top = (float(graph.val.min()), float(graph.val.max())) if graph.val.size else (0.0, 0.0)
+    v = tame(p, clip_columns(p, pricing.finite(v)), low, top)
+    run.stats.update(predict_time=prediction.seconds, notes=prediction.notes, seed="warm")
+    if fallback == "none":
+        return v
+    if fallback == "density":
+        u = _row_minima(graph, v)
+        eps = 1e-9 * max(1.0, float(np.abs(graph.val).max(initial=0.0)))
+        rho = float(np.count_nonzero(np.abs(graph.val - u[rows] - v[graph.col]) < eps)) / n
+        return v if keeps(run, rho) else None
+    cold = _cold_columns(p, graph)
+    seeds = (cold, v, 0.5 * (cold + v))
+    minima = [np.minimum(_row_minima(graph, s), p.gate) for s in seeds]
+    totals = [float(s.sum() + u[u < np.inf].sum()) for s, u in zip(seeds, minima)]
+    return pick(run, seeds, totals)
+
+
 def _infeasible(a: Any, p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
     from lap_warmstart.solve import violation
 
     parts = decompose(a)
-    rows, columns = (parts.columns, parts.rows) if p.swap else (parts.rows, parts.columns)
     if on_infeasible == "raise":
-        raise violation(rows, columns, parts.size, p)
+        raise violation(parts, p.swap, p)
     n, m = a.shape
     x, u, v, costs = np.full(n, -1, dtype=np.int64), np.zeros(n), np.zeros(m), np.zeros(n)
     others = np.setdiff1d(np.arange(n), parts.rows), np.setdiff1d(np.arange(m), parts.columns)

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 from lemmata_core import InvalidInput
 
-from lap_warmstart.problem import is_sparse
+from lap_warmstart.problem import gate_of, is_sparse, numeric
 from lap_warmstart.result import AssignmentResult
-from lap_warmstart.solve import solve
+from lap_warmstart.solve import _options, solve
 from lap_warmstart.warm import RowDuals
 
+UNKNOWN = (np.nan, 0)
+# Problems for which the dual of a row that is missing is kept, so that hidden tracks come back warm.
+KEPT = 30
 OVERRUNS = 3
 PAUSE = 50
 
@@ -29,7 +32,8 @@ class AssignmentStream:
 
     Notes
     -----
-    A row is predicted its last dual, a new row the median over the row minima. Column duals follow by the Min-Trick, so
+    A row is predicted its last dual (kept for 30 problems after the row was last seen), a new row the median over the
+    row minima. Column duals follow by the Min-Trick, so
     columns may come, go and move freely. After three searches in a row that overran, the next 50 problems are solved
     from cold.
     """
@@ -48,8 +52,11 @@ class AssignmentStream:
             "maximize": maximize, "unmatched_cost": unmatched_cost, "on_infeasible": on_infeasible,
             "method": method, "fallback": fallback,
         }  # fmt: skip
+        _options(method, fallback, on_infeasible, maximize)
+        gate_of(unmatched_cost, maximize=bool(maximize))
         self._first = warm_start
-        self._last: dict[Hashable, float] = {}
+        self._last: dict[Hashable, tuple[float, int]] = {}
+        self._frame = 0
         self._overruns = 0
         self._pause = 0
 
@@ -67,13 +74,18 @@ class AssignmentStream:
         row_ids : sequence of n hashable, optional
             Names the rows, each once; the row numbers unless told otherwise.
         """
-        if not is_sparse(cost) and not hasattr(cost, "shape"):
+        if getattr(cost, "ndim", 0) != 2:
+            numeric(cost)
             cost = np.asarray(cost)
-        n = int(cost.shape[0]) if getattr(cost, "ndim", 2) == 2 else 0
+        n = int(cost.shape[0])
         ids: list[Hashable] = list(range(n)) if row_ids is None else [_plain(i) for i in row_ids]
-        if len(ids) != n or len(set(ids)) != n:
+        try:
+            different = len(set(ids))
+        except TypeError as err:
+            raise InvalidInput.argument("row_ids", expected=f"{n} hashable ids", got=str(err)) from err
+        if len(ids) != n or different != n:
             raise InvalidInput.argument(
-                "row_ids", expected=f"{n} different ids", got=f"{len(ids)} ids, {len(set(ids))} different"
+                "row_ids", expected=f"{n} different ids", got=f"{len(ids)} ids, {different} different"
             )
         warm = self._prediction(cost, ids)
         r = solve(cost, warm_start=warm, **self._options)
@@ -83,8 +95,11 @@ class AssignmentStream:
             self._overruns = self._overruns + 1 if r.stats.overran else 0
             if self._overruns >= OVERRUNS:
                 self._overruns, self._pause = 0, PAUSE
-        u = r.u
-        self._last = {i: float(t) for i, t in zip(ids, u) if np.isfinite(t)}
+        self._frame += 1
+        for i, t in zip(ids, r.u.tolist()):
+            self._last[i] = (t, self._frame)
+        if len(self._last) > n:
+            self._last = {i: kept for i, kept in self._last.items() if kept[1] > self._frame - KEPT}
         return r
 
     def _prediction(self, cost: Any, ids: list[Hashable]) -> object:
@@ -92,7 +107,7 @@ class AssignmentStream:
             return None
         if not self._last:
             return self._first
-        known = np.array([self._last.get(i, np.nan) for i in ids])
+        known = np.array([self._last.get(i, UNKNOWN)[0] for i in ids])
         new = np.isnan(known)
         if new.all():
             return None

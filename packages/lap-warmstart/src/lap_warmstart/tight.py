@@ -6,10 +6,10 @@ import numpy as np
 from numba import njit
 
 from lap_warmstart.core import _collect
-from lap_warmstart.simd import row_min
+from lap_warmstart.simd import KERNEL, row_min
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def list_tight(c, v, above_zero, limit, ptr, col, val, low, start, stop):
     """List up to `limit` entries of least reduced cost of each row, walking cyclically from a column that moves.
 
@@ -33,15 +33,19 @@ def list_tight(c, v, above_zero, limit, ptr, col, val, low, start, stop):
         ptr[i + 1] = base + count
 
 
-@njit(cache=True, nogil=True)
+@njit(**KERNEL)
 def maximum_matching(ptr, col, x, y):
     """Extend the matching (x, y) on the graph to a maximum one: depth-first search with lookahead (Pothen and Fan).
 
     Returns the number of rows left free.
     """
     n = x.size
-    ahead = ptr[:-1].copy()
-    seen = np.full(y.size, -1, np.int64)
+    ahead = np.empty(n, np.int64)
+    seen = np.empty(y.size, np.int64)
+    for i in range(n):
+        ahead[i] = ptr[i]
+    for j in range(y.size):
+        seen[j] = -1
     at = np.empty(n, np.int64)
     stack = np.empty(n, np.int64)
     via = np.empty(n, np.int64)

@@ -17,13 +17,17 @@ from lemmata_core.check import one_of, positive_int
 from lemmata_core.files import atomic_write
 from lemmata_core.progress import Progress
 from lemmata_core.rng import generator
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lap_warmstart.features import NAMES, POSITIONS
 from lap_warmstart.instances import FAMILIES, generate
+from lap_warmstart.result import AssignmentResult
 from lap_warmstart.rowdualnet import CLIP, RowDualNet
 
-SIZES = {"small": (64, 2, 32), "paper": (192, 4, 64)}
+ANCHORS = 4
+# Width, blocks, width of the edge network, listed columns.
+SIZES = {"small": (64, 2, 32, 16), "paper": (192, 4, 64, 24)}
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,45 @@ class Example:
     own_reduced: Any
 
 
-def label(family: str, n: int, seed: int, positional: bool) -> Example:
+def central_duals(cost: NDArray[np.float64], r: AssignmentResult, anchors: int = ANCHORS) -> NDArray[np.float64]:
+    """Return optimal row duals from the middle of the optimal face: (n,).
+
+    Dual solutions are not unique, and a solver returns an arbitrary corner. With the dual of one row (the anchor) kept,
+    the row-maximal and the row-minimal optimal duals are shortest paths from and to that row, on the reduced costs
+    ``c[i, x(k)] - u[i] - v[x(k)]`` of an edge from k to i. This is their mean, averaged over evenly spaced anchors,
+    which is optimal because the optimal face is convex.
+    """
+    n = cost.shape[0]
+    reduced = np.maximum(cost[:, r.row_to_col] - r.u[:, None] - r.v[r.row_to_col], 0.0)
+    total = np.zeros(n)
+    picked = np.unique(np.linspace(0, n - 1, min(anchors, n)).astype(np.int64))
+    for graph, sign in ((np.ascontiguousarray(reduced.T), 1.0), (reduced, -1.0)):
+        for anchor in picked:
+            shift = sign * _distances(graph, int(anchor))
+            total += shift - shift.mean()
+    return np.asarray(r.u + total / (2.0 * picked.size))
+
+
+def _distances(graph: NDArray[np.float64], start: int) -> NDArray[np.float64]:
+    """Return the distances from `start` by Dijkstra on a dense graph: ``graph[k, i]`` leads from k to i."""
+    far = np.full(graph.shape[0], np.inf)
+    waiting = far.copy()
+    far[start] = waiting[start] = 0.0
+    for _ in range(far.size):
+        k = int(np.argmin(waiting))
+        if waiting[k] == np.inf:
+            break
+        shorter = far[k] + graph[k] < far
+        far[shorter] = far[k] + graph[k][shorter]
+        waiting[k] = np.inf
+        waiting[shorter] = far[shorter]
+    return np.where(far < np.inf, far, 0.0)
+
+
+def label(family: str, n: int, seed: int, positional: bool, listed: int) -> Example:
     """Draw an instance, solve it exactly and keep its features, its lists and its optimal duals.
 
-    The target is the solver's own optimal row dual, relative to the features' base and in units of their scale.
+    The target is the centre of the optimal row duals, relative to the features' base and in units of their scale.
     """
     from lap_warmstart.features import row_features
     from lap_warmstart.solve import solve
@@ -73,10 +112,10 @@ def label(family: str, n: int, seed: int, positional: bool) -> Example:
     cost = generate(family, n, seed)
     r = solve(cost)
     minima = cost.min(axis=0)
-    f = row_features(cost, minima, positional=positional)
+    f = row_features(cost, minima, positional=positional, listed=listed)
     own = r.row_to_col
     own_reduced = (cost[np.arange(n), own] - minima[own] - f.base) / f.scale
-    target = (r.u - f.base) / f.scale
+    target = (central_duals(cost, r) - f.base) / f.scale
     return Example(
         f.x, f.reduced, f.columns, (target - target.mean()).astype(np.float32), own, own_reduced.astype(np.float32)
     )
@@ -87,7 +126,7 @@ class Network(nn.Module):
 
     def __init__(self, n_features: int, size: str) -> None:
         super().__init__()
-        h, depth, edge = SIZES[size]
+        h, depth, edge, _ = SIZES[size]
         act = nn.GELU(approximate="tanh")
         self.inputs = nn.Sequential(nn.Linear(n_features, h), act, nn.LayerNorm(h))
         self.blocks = nn.ModuleList(
@@ -192,9 +231,13 @@ def train(
     positive_int(epochs, "epochs")
     if not sizes or min(sizes) < 32:
         raise InvalidInput.argument("sizes", expected="sizes of at least 32", got=list(sizes))
+    folder = Path(out).resolve().parent
+    if not folder.is_dir():
+        raise InvalidInput.argument("out", expected="a file in an existing folder", got=str(out))
     settings = {
         "families": list(families), "sizes": [int(s) for s in sizes], "instances": n_instances, "size": size,
-        "epochs": epochs, "positional": positional, "seed": rng if isinstance(rng, int) else None,
+        "epochs": epochs, "positional": positional, "listed": SIZES[size][3],
+        "seed": rng if isinstance(rng, int) else None,
     }  # fmt: skip
     begin = time.perf_counter()
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -218,7 +261,13 @@ def _examples(
     families, sizes = settings["families"], settings["sizes"]
     seeds = rng.integers(0, 2**31, count).tolist()
     tasks = [
-        (families[k % len(families)], sizes[(k // len(families)) % len(sizes)], seeds[k], settings["positional"])
+        (
+            families[k % len(families)],
+            sizes[(k // len(families)) % len(sizes)],
+            seeds[k],
+            settings["positional"],
+            settings["listed"],
+        )
         for k in range(count)
     ]
     examples = []
@@ -267,6 +316,7 @@ def _fit(  # the whole training loop in one place, so that it reads top to botto
             net.load_state_dict(state["net"])
             optimizer.load_state_dict(state["optimizer"])
             start, step, best, stale = state["epoch"], state["step"], state["best"], state["stale"]
+    done = start
     with progress.task("training", total=epochs) as task:
         task.advance(start)
         for epoch in range(start, epochs):
@@ -308,13 +358,13 @@ def _fit(  # the whole training loop in one place, so that it reads top to botto
                 }  # fmt: skip
                 with atomic_write(checkpoint, "wb") as file:
                     torch.save(state, file)
-            best = min(best, score)
+            best, done = min(best, score), epoch + 1
             task.advance()
             task.note(f"loss {last:.4f}, held out {score:.4f}")
     if rank == 0:
         for path in (checkpoint, out.with_suffix(".examples.pt")):
             path.unlink(missing_ok=True)
-    return TrainReport(str(out), epochs, last, float(best), time.perf_counter() - begin, len(examples))
+    return TrainReport(str(out), done, last, float(best), time.perf_counter() - begin, len(examples))
 
 
 def command(settings: dict[str, Any]) -> str:

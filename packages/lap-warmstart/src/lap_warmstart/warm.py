@@ -11,7 +11,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from numpy.typing import ArrayLike, NDArray
 
-from lap_warmstart.problem import Problem
+from lap_warmstart.problem import Problem, from_torch
 from lap_warmstart.result import AssignmentResult
 
 Vector = NDArray[np.float64]
@@ -62,6 +62,8 @@ class Seed:
 
 
 def _vector(values: object, name: str, length: int) -> Vector:
+    if hasattr(values, "detach"):
+        values = from_torch(values)
     try:
         a = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as err:
@@ -79,9 +81,13 @@ def _vector(values: object, name: str, length: int) -> Vector:
 
 def check(warm_start: object, shape: tuple[int, int]) -> None:
     """Refuse a warm start that cannot fit, before any work."""
-    if warm_start is None or isinstance(
-        warm_start, AssignmentResult | RowDuals | ColumnDuals | np.ndarray | list | tuple
-    ):
+    if warm_start is None or isinstance(warm_start, AssignmentResult):
+        return
+    if isinstance(warm_start, ColumnDuals):
+        _vector(warm_start.v, "column duals", shape[1])
+        return
+    if isinstance(warm_start, RowDuals | np.ndarray | list | tuple) or hasattr(warm_start, "__array__"):
+        _vector(warm_start.u if isinstance(warm_start, RowDuals) else warm_start, "row duals", shape[0])
         return
     if isinstance(warm_start, str):
         if warm_start not in ("net", "auto"):
@@ -95,10 +101,16 @@ def check(warm_start: object, shape: tuple[int, int]) -> None:
         )
 
 
-def read(warm_start: object, p: Problem, minima: Vector | None = None) -> Seed:
+def is_duals(warm_start: object) -> bool:
+    """Whether a checked warm start holds duals, rather than naming or being a predictor."""
+    return warm_start is not None and not isinstance(warm_start, str) and not hasattr(warm_start, "predict")
+
+
+def read(warm_start: object, p: Problem, minima: Vector | None = None, costs: Any = None) -> Seed:
     """Turn a warm start into a seed of the kernels' problem.
 
-    `minima`, the column minima of ``p.c``, spare the bundled network a pass.
+    `minima`, the column minima of ``p.c``, spare the bundled network a pass. `costs` returns the matrix of the kernels'
+    problem where ``p.c`` is only a placeholder for a graph.
 
     Raises
     ------
@@ -124,7 +136,8 @@ def read(warm_start: object, p: Problem, minima: Vector | None = None) -> Seed:
         return Seed(_vector(predicted, "predicted row duals", p.c.shape[0]), None, time.perf_counter() - begin)
     elif callable(getattr(warm_start, "predict", None)):
         begin = time.perf_counter()
-        given = p.c.T if p.swap else p.c
+        c = p.c if costs is None else costs()
+        given = c.T if p.swap else c
         rows = _vector(warm_start.predict(given), "predicted row duals", p.shape[0])  # type: ignore[attr-defined]
         if p.maximize:
             rows = -rows
@@ -141,10 +154,10 @@ def read(warm_start: object, p: Problem, minima: Vector | None = None) -> Seed:
             rows = None if rows is None else rows + p.gate
             columns = None if columns is None else columns - p.gate
     if rows is not None and np.isinf(rows).any():
-        rows = np.where(np.isinf(rows), _minima(p.c, 1), rows)
+        rows = np.where(np.isinf(rows), _minima(p.c if costs is None else costs(), 1), rows)
         notes.append("infinite warm-start entries replaced by minima")
     if columns is not None and np.isinf(columns).any():
-        columns = np.where(np.isinf(columns), _minima(p.c, 0), columns)
+        columns = np.where(np.isinf(columns), _minima(p.c if costs is None else costs(), 0), columns)
         notes.append("infinite warm-start entries replaced by minima")
     return Seed(rows, columns, seconds, tuple(notes))
 

@@ -65,6 +65,13 @@ def _clean_bounds(e: Evidence) -> Verdict:
     )
 
 
+#: docs/theory, "What experts promise against a single learner"
+_FEW_SHIFTS = (
+    ". No theorem compares with a single learner: at 16 shifts the bounds of the two stand at 0.73 (unknown path) and "
+    "0.86 (observed path, whose restarts forget the step size twice), at 64 shifts at 0.34 and 0.39"
+)
+
+
 def _dynamic_regret(e: Evidence) -> Verdict:
     v = e.values
     ratio = max(v["worst_ratio_unknown"], v["worst_ratio_observed"])
@@ -74,7 +81,7 @@ def _dynamic_regret(e: Evidence) -> Verdict:
         f"regret at most {v['worst_regret']:.2f} (accepted: 2) and the certificate with an observed path at most "
         f"{v['worst_certificate']:.1f} (accepted: 12) in units of sqrt(T(1+P)); against a single learner from 16 "
         f"shifts on at most {v['worst_ratio_unknown']:.2f} with an unknown and {v['worst_ratio_observed']:.2f} with an "
-        "observed path (accepted: 0.8, mean of two streams)",
+        "observed path (accepted: 0.8, mean of two streams)" + ("" if ratio <= 0.8 else _FEW_SHIFTS),
     )
 
 
@@ -86,6 +93,14 @@ def _dynamic_ccv(e: Evidence) -> Verdict:
         return _verdict(v["worst_share"] <= 1.0, text + "; many shifts are tried at larger scales only")
     listed = " and ".join(f"{r:.2f} ({s})" for s, r in ratios.items())
     text += f"; against a single learner from 64 shifts on at most {listed} (accepted: below 1 on both streams)"
+    for s, ratio in ratios.items():
+        if ratio >= 1.0:
+            # the theory bounds regret and violation together, and says nothing of one of them alone
+            text += (
+                f". On {s} the single learner violates less because it gives up on the cost: its weights leave it such "
+                f"small steps that it stays on the safe side, at {v[f'least_regret_ratio_{s}']:.1f} to "
+                f"{v[f'most_regret_ratio_{s}']:.1f} times the regret"
+            )
     return _verdict(v["worst_share"] <= 1.0 and max(ratios.values()) < 1.0, text)
 
 
@@ -102,12 +117,18 @@ def _optimistic(e: Evidence) -> Verdict:
 
 def _shortest_path(e: Evidence) -> Verdict:
     v = e.values
+    good = v["worst_fixed"] <= 1.0 and v["worst_doubling"] <= 1.0
+    reason = (
+        f". No penalty has set in by then: the weights are at most {v['largest_weight']:.2f} and the violation at most "
+        f"{100 * v['share_of_onset']:.0f}% of 4GD sqrt T log T, about where they reach 1, so that the order is that of "
+        "the step sizes, which doubling starts anew"
+    )
     return _verdict(
-        v["worst_fixed"] <= 1.0 and v["worst_doubling"] <= 1.0,
+        good,
         "our data, not the paper's (RIPE Atlas delays, not available here): paper mode's CCV at T/100, T/10 and T is "
         f"at most {v['worst_fixed']:.2f} of the fixed horizon's and {v['worst_doubling']:.2f} of doubling's "
         "(accepted: 1 each). The paper's lower regret is not testable here: all regrets are negative, since violating "
-        f"pays, and differ by {100 * v['regret_spread']:.0f}% at most",
+        f"pays, and differ by {100 * v['regret_spread']:.0f}% at most" + ("" if good else reason),
     )
 
 

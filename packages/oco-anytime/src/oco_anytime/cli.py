@@ -45,6 +45,14 @@ def parse_domain(text: str) -> Any:
         raise InvalidInput.argument("domain", expected=expected, got=text) from None
 
 
+def _writable(path: Path, name: str) -> None:
+    """A file that cannot be written is told before the work, not after it."""
+    if not path.parent.is_dir():
+        raise InvalidInput.argument(name, expected="a file in a folder that exists", got=str(path))
+    if path.is_dir():
+        raise InvalidInput.argument(name, expected="a file", got=f"the folder {path}")
+
+
 @app.command()
 def envs() -> None:
     """List the environments and the learners."""
@@ -70,6 +78,8 @@ def run(
     """Play one learner in one environment."""
     from oco_anytime import play
 
+    if out is not None:
+        _writable(out, "--out")
     environment = make_environment(env, rounds, seed)
     player = make_learner(learner, environment.domain, rounds)
     checkpoint = None if out is None else out.with_name(out.name + ".checkpoint")
@@ -116,9 +126,12 @@ def compare(
     """Play several learners over several seeds and write a page with tables and plots."""
     from lemmata_core.executor import executor as open_executor
 
+    _writable(out, "--out")
     from oco_anytime.report import comparison, write
 
     names = [n.strip() for n in learners.split(",") if n.strip()]
+    if not names:
+        raise InvalidInput.argument("--learners", expected="names, with commas between them", got=repr(learners))
     probe = make_environment(env, 1, 0)
     for name in names:
         make_learner(name, probe.domain, rounds)
@@ -156,6 +169,10 @@ def stream(
     """
     from oco_anytime.stream import serve
 
+    if learner == "fixed":
+        raise InvalidInput.argument("--learner", expected="a learner without a horizon", got=learner)
+    if state is not None:
+        _writable(state, "--state")
     serve(make_learner(learner, parse_domain(domain), 1), sys.stdin, sys.stdout, state, save_every)
 
 

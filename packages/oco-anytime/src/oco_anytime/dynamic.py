@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import in_range, positive_int
+from lemmata_core.check import array, in_range, positive_int
 
-from oco_anytime.domains.base import vector
+from oco_anytime.domains.base import contiguous, vector
+from oco_anytime.interface import reading_state
 from oco_anytime.learner import AnytimeCOCO
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class DynamicCOCO(AnytimeCOCO):
         self._grown = 1.0
         self._path_total = self._path_epoch = self._past = 0.0
         self._last: Vector | None = None
+        self._settings |= {"n_experts": self.n_experts, "path": path}
+        self._kappa = 2.0 ** np.arange(self.n_experts) / math.sqrt(2.0)
         self._rescale()
         self._Y = np.tile(self._x, (self.n_experts, 1))
         self._L = np.zeros(self.n_experts)
@@ -143,13 +146,28 @@ class DynamicCOCO(AnytimeCOCO):
             wanted = math.sqrt(1.0 + 2.0 * self._path_total / self._cfg[k.C_D])
             if wanted > self._grown:
                 self._past += self._epoch_bound()
-                self._e.restart(self._cfg, self._s, self._z, self._n, self._x, self._Y, self._L, self._path_epoch)
+                self._restart()
                 self._grown = 2.0 ** math.ceil(math.log2(wanted))
                 self._rescale()
                 # a step between epochs lies in neither
                 self._path_epoch = 0.0
                 return
         self._path_epoch += moved
+
+    def _restart(self) -> None:
+        """A new epoch: bank the certificate, send every expert to x, forget the rest."""
+        k, s = self._k, self._s
+        s[k.BANK] += self._epoch_certificate(self._path_epoch)
+        s[[k.TAU, k.H, k.E, k.W, k.ROOT_S, k.VE, k.NV]] = 0.0
+        s[k.EPOCHS] += 1.0
+        self._z[:], self._n[:], self._L[:], self._Y[:] = 0.0, 0.0, 0.0, self._x
+
+    def _epoch_certificate(self, path: float) -> float:
+        """min_i [(D/2 + P) sqrt H/kappa_i + kappa_i D E/2 - L_i] - W for the current epoch."""
+        k, s, D = self._k, self._s, float(self._cfg[self._k.C_D])
+        root = float(s[k.UNIT] * math.sqrt(s[k.H]))
+        each = (0.5 * D + path) * root / self._kappa + (0.5 * D * float(s[k.E])) * self._kappa - self._L
+        return float(each.min()) - float(s[k.W])
 
     def _epoch_bound(self) -> float:
         """The epoch's bound in units of Gf D: (sqrt2 cbar + 2 w0 s) sqrt(tau) + 2 (4 with learned scales)."""
@@ -183,7 +201,7 @@ class DynamicCOCO(AnytimeCOCO):
             path = self._path_epoch if self.path == "observed" else 0.0
         else:
             path = in_range(path_length, "path_length", 0.0)
-        upper = float(self._s[self._k.BANK] + self._e.certified(self._cfg, self._s, self._L, path))
+        upper = float(self._s[self._k.BANK]) + self._epoch_certificate(path)
         return replace(super().certificate(), regret_upper=upper)
 
     def _snapshot(self) -> tuple[Any, ...]:
@@ -211,15 +229,16 @@ class DynamicCOCO(AnytimeCOCO):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Take over a state; see `AnytimeCOCO.load_state_dict`."""
-        Y = np.array(state.get("Y", ()), dtype=float)
-        if Y.shape != (self.n_experts, self.domain.dim):
-            expected = f"experts of shape ({self.n_experts}, {self.domain.dim})"
-            raise InvalidInput.argument("state['Y']", expected=expected, got=f"shape {Y.shape}")
-        super().load_state_dict(state)
-        self._Y, self._L = Y, np.array(state["L"], dtype=float)
-        self._grown, self._past = float(state["grown"]), float(state["past"])
-        self._path_total, self._path_epoch = float(state["path_total"]), float(state["path_epoch"])
-        self._last = None if state["last"] is None else np.array(state["last"], dtype=float)
+        with reading_state(self, self._settings, state):
+            common = self._read(state)
+            Y = array(state["Y"], "state['Y']", shape=(self.n_experts, self.domain.dim), copy=True)
+            L = vector(state["L"], "state['L']", self.n_experts).copy()
+            last = None if state["last"] is None else vector(state["last"], "state['last']", self.domain.dim).copy()
+            names = ("grown", "past", "path_total", "path_epoch")
+            grown, *path = (in_range(state[name], f"state[{name!r}]", 0.0) for name in names)
+        self._take_over(*common)
+        self._Y, self._L, self._last, self._grown = contiguous(Y), L, last, grown
+        self._past, self._path_total, self._path_epoch = path
         self._rescale()
         return self
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import one_of
+from lemmata_core.check import in_range, one_of, positive_int
 
 from oco_anytime.certificate import STATUSES, Certificate, static_regret_bound
 from oco_anytime.domains.base import Domain, positive, vector
-from oco_anytime.interface import STATE_VERSION, Learner, Round, check_state, scales
+from oco_anytime.interface import Learner, Round, reading_state, scales, state_head, state_numbers, warn_exceeded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +24,11 @@ _PENALTIES = {"none": 0, "lyapunov": 1, "budgeted": 2}
 _SCHEDULES = {"sqrt": 0, "summable": 1, "fixed": 2}
 _CLOCKS = {"rounds": 0, "violations": 1}
 _AGGREGATES = {"max": 0, "sum": 1, "each": 2}
+#: scalars of the state, by the names of their places in `oco_anytime.kernels`
+_SCALARS = (
+    "T", "TAU", "H", "E", "W", "GF", "GA", "ROOT_S", "VE", "NV", "VR", "CCV", "UNIT", "EXC", "STATUS", "WEIGHT",
+    "REACH", "BANK", "EPOCHS",
+)  # fmt: skip
 
 
 class PenaltyLearner(Learner):
@@ -75,14 +79,28 @@ class PenaltyLearner(Learner):
         cfg[k.C_KNOWN] = given is not None
         cfg[k.C_HORIZON], cfg[k.C_DOUBLING] = horizon, doubling
         cfg[k.C_CD], cfg[k.C_LAM] = math.sqrt(2.0) * cfg[k.C_D], 1.0
+        cfg[k.C_CHECK] = check
         self._cfg = cfg
+        self._settings = {
+            "penalty": penalty,
+            "schedule": schedule,
+            "clock": clock,
+            "aggregate": aggregate,
+            "regret_budget": cfg[k.C_W0].item(),
+            "pace": cfg[k.C_PACE].item(),
+            "eps": cfg[k.C_EPS].item(),
+            "diameter": cfg[k.C_D].item(),
+            "scales": "given" if given else "learned",
+            "tangent": bool(tangent),
+            "horizon": None if doubling else float(horizon),
+        }
         self._s = np.zeros(k.N_STATE)
         self._s[k.UNIT] = self._s[k.EPOCHS] = 1.0
         self._s[k.REACH] = cfg[k.C_D]
         if given:
             self._s[k.GF], self._s[k.GA] = given
         self._z, self._n, self._ccv = np.zeros(1), np.zeros(1), np.zeros(1)
-        self._tangent, self._check = bool(tangent), bool(check)
+        self._tangent = bool(tangent)
         self._round = Round(domain.dim)
         self._set = domain.compiled()
         self._x = self._start(x0)
@@ -91,7 +109,8 @@ class PenaltyLearner(Learner):
 
     def _start(self, x0: ArrayLike | None) -> Vector:
         if x0 is None:
-            return self.domain.project(self.domain.center())
+            center = self.domain.center()
+            return center if self.domain.contains(center, 1e-9) else self.domain.project(center)
         x = vector(x0, "x0", self.domain.dim)
         if not self.domain.contains(x, 1e-9):
             raise InvalidInput.argument("x0", expected="a point of the domain", got=str(x))
@@ -158,7 +177,8 @@ class PenaltyLearner(Learner):
         self._check_finite(c, v, a)
         kept = [b.copy() for b in (self._cfg, self._s, self._z, self._n, self._ccv)]
         mine = (self._cfg, self._s, self._z, self._n, self._ccv)
-        if self._k.advance(*mine, self._x, c, v, a, np.empty(new.size), new):
+        new[:] = self._x
+        if self._k.advance(*mine, new, c, v, a, np.empty(new.size)):
             try:
                 new = self.domain._project(new)
             except BaseException:
@@ -169,7 +189,9 @@ class PenaltyLearner(Learner):
 
     def _check_finite(self, c: Vector, v: Vector, a: Vector) -> None:
         for name, value in (("cost_grad", c), ("violation", v), ("violation_grad", a)):
-            if self._k.not_finite(value):
+            flat = value.ravel()
+            # a sum of squares may overflow where the numbers do not
+            if not math.isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
                 raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
 
     def _know_rows(self, m: int) -> None:
@@ -197,11 +219,7 @@ class PenaltyLearner(Learner):
 
     def _warn(self) -> None:
         self._warned = True
-        warnings.warn(
-            "a gradient exceeded the given Lipschitz constant: the larger value is used from here on, and the bound "
-            "is the one for unknown scales",
-            stacklevel=3,
-        )
+        warn_exceeded(stacklevel=3)
 
     def certificate(self) -> Certificate:
         """What is guaranteed so far, in O(1).
@@ -243,41 +261,18 @@ class PenaltyLearner(Learner):
         -------
         dict
             Plain numbers and arrays: ``x``, ``z`` (exponents lambda Q), ``n`` (their clocks), ``ccv`` (a constraint
-            each), ``scalars`` by name, ``horizon`` (of the current epoch), ``version``, ``learner``, ``dim``.
+            each), ``scalars`` by name, ``horizon`` (of the current epoch), ``version``, ``learner``, ``dim``,
+            ``settings`` (the arguments, which must agree when it is taken over).
         """
-        k = self._k
-        names = [
-            "T",
-            "TAU",
-            "H",
-            "E",
-            "W",
-            "GF",
-            "GA",
-            "ROOT_S",
-            "VE",
-            "NV",
-            "VR",
-            "CCV",
-            "UNIT",
-            "EXC",
-            "STATUS",
-            "WEIGHT",
-            "REACH",
-            "BANK",
-            "EPOCHS",
-        ]
         return {
-            "version": STATE_VERSION,
-            "learner": type(self).__name__,
-            "dim": self.domain.dim,
+            **state_head(self, self._settings),
             "x": self._x.copy(),
             "z": self._z.copy(),
             "n": self._n.copy(),
             "ccv": self._ccv.copy(),
             "rows": self._round.m,
-            "scalars": {name: float(self._s[getattr(k, name)]) for name in names},
-            "horizon": float(self._cfg[k.C_HORIZON]),
+            "scalars": {name: float(self._s[getattr(self._k, name)]) for name in _SCALARS},
+            "horizon": float(self._cfg[self._k.C_HORIZON]),
             "warned": self._warned,
         }
 
@@ -297,21 +292,28 @@ class PenaltyLearner(Learner):
         Raises
         ------
         InvalidInput
-            If it belongs to another learner, version or dimension. The state is as before.
+            If it is damaged, or of a learner of another kind, version, dimension or setting. The state is as before.
         """
-        check_state(self, state)
+        with reading_state(self, self._settings, state):
+            self._take_over(*self._read(state))
+        return self
+
+    def _read(self, state: Mapping[str, Any]) -> tuple[Any, ...]:
         k = self._k
         s = self._s.copy()
-        for name, value in state["scalars"].items():
+        for name, value in state_numbers(state, "scalars", _SCALARS).items():
             s[getattr(k, name)] = value
-        x = vector(state["x"], "state['x']", self.domain.dim).copy()
-        arrays = [vector(state[key], f"state[{key!r}]").copy() for key in ("z", "n", "ccv")]
-        self._s, self._x, self._view = s, x, None
-        self._z, self._n, self._ccv = arrays
-        self._cfg[k.C_HORIZON] = state["horizon"]
-        self._round.m = int(state["rows"])
-        self._warned = bool(state["warned"])
-        return self
+        rows = positive_int(state["rows"], "state['rows']", minimum=0)
+        penalties = max(rows, 1) if self.aggregate == "each" else 1
+        sizes = {"x": self.domain.dim, "z": penalties, "n": penalties, "ccv": max(rows, 1)}
+        arrays = [vector(state[key], f"state[{key!r}]", size).copy() for key, size in sizes.items()]
+        return s, arrays, rows, in_range(state["horizon"], "state['horizon']", 0.0), bool(state["warned"])
+
+    def _take_over(self, s: Vector, arrays: list[Vector], rows: int, horizon: float, warned: bool) -> None:
+        self._s, self._view = s, None
+        self._x, self._z, self._n, self._ccv = arrays
+        self._cfg[self._k.C_HORIZON] = horizon
+        self._round.m, self._warned = rows, warned
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickles hold the arguments and the state, no compiled code and no cached view."""

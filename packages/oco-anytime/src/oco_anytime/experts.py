@@ -3,17 +3,18 @@
 import math
 
 import numpy as np
-from numba import njit
 
-from oco_anytime.kernels import BANK, C_D, EPOCHS, GF, NV, ROOT_S, TAU, UNIT, VE, E, H, W, absorb, price
-from oco_anytime.projections import dot
+from oco_anytime.kernels import C_D, GF, UNIT, H, absorb, price
+from oco_anytime.projections import dot, entry
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def mix(cfg, s, Y, L, x):
     """X = sum p_i y_i with p_i ~ exp(-r (L_i - min L)), r = sqrt(2 log K)/(D sqrt H); uniform while H = 0."""
     K = L.size
-    best = L.min()
+    best = L[0]
+    for i in range(1, K):
+        best = min(best, L[i])
     rate = 0.0
     if s[H] > 0.0:
         rate = math.sqrt(2.0 * math.log(K)) / (cfg[C_D] * s[UNIT] * math.sqrt(s[H]))
@@ -28,7 +29,7 @@ def mix(cfg, s, Y, L, x):
         x[j] /= total
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def round_(cfg, s, z, n, ccv, x, c, v, a, Y, L, new):
     """Price the round at x, charge the experts, and put their points before projection into `new`.
 
@@ -49,30 +50,3 @@ def round_(cfg, s, z, n, ccv, x, c, v, a, Y, L, new):
             new[i, j] = Y[i, j] - step * g[j]
         step *= 2.0
     return inv > 0.0
-
-
-@njit(cache=True, error_model="numpy")
-def certified(cfg, s, L, path):
-    """min_i [(D/2 + P) sqrt H/kappa_i + kappa_i D E/2 - L_i] - W for the current epoch."""
-    best = np.inf
-    root = s[UNIT] * math.sqrt(s[H])
-    kappa = 1.0 / math.sqrt(2.0)
-    for i in range(L.size):
-        best = min(best, (0.5 * cfg[C_D] + path) * root / kappa + 0.5 * kappa * cfg[C_D] * s[E] - L[i])
-        kappa *= 2.0
-    return best - s[W]
-
-
-@njit(cache=True, error_model="numpy")
-def restart(cfg, s, z, n, x, Y, L, path):
-    """A new epoch: bank the certificate, send every expert to x, forget the rest."""
-    s[BANK] += certified(cfg, s, L, path)
-    for k in (TAU, H, E, W, ROOT_S, VE, NV):
-        s[k] = 0.0
-    s[EPOCHS] += 1.0
-    z[:] = 0.0
-    n[:] = 0.0
-    L[:] = 0.0
-    for i in range(L.size):
-        for j in range(x.size):
-            Y[i, j] = x[j]

@@ -18,8 +18,11 @@ CONVERGED, STALLED = 0, 1
 _MAX_NEWTON = 30
 _ANTI_CYCLE = 12
 
+# not called from Python: no code to unpack their arguments
+_inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
-@njit(cache=True, error_model="numpy")
+
+@_inner
 def _factor(ptr, row, tptr, target, run, L, diag):
     """LDL^T in place, right-looking; `run` marks targets that lie side by side, so that the loop vectorises."""
     for j in range(diag.size):
@@ -47,7 +50,7 @@ def _factor(ptr, row, tptr, target, run, L, diag):
             L[p] *= d
 
 
-@njit(cache=True, error_model="numpy")
+@_inner
 def _solve(ptr, row, L, diag, x):
     n = diag.size
     for j in range(n):
@@ -61,7 +64,7 @@ def _solve(ptr, row, L, diag, x):
         x[j] = v
 
 
-@njit(cache=True, error_model="numpy")
+@_inner
 def _assemble(ends, spot, free, eps, L, diag):
     L[:] = 0.0
     diag[:] = 1e-14
@@ -78,7 +81,7 @@ def _assemble(ends, spot, free, eps, L, diag):
             L[spot[a]] -= w
 
 
-@njit(cache=True, error_model="numpy")
+@_inner
 def _residual(ends, supply, x, r):
     """R = supply - (out - in); returns its largest size."""
     for v in range(r.size):
@@ -97,7 +100,7 @@ def _residual(ends, supply, x, r):
     return big
 
 
-@njit(cache=True, error_model="numpy")
+@_inner
 def _slope(u, du, cap, lin, s):
     """Slope of the dual at u + s du, and its own slope."""
     g, h = -lin, 0.0
@@ -114,7 +117,7 @@ def _slope(u, du, cap, lin, s):
     return g, h
 
 
-@njit(cache=True, error_model="numpy")
+@_inner
 def _line_search(u, du, cap, lin, g0, upper):
     """A step whose slope is small against |g0|: s = 1 if it serves, else bracketing and three ways in turn."""
     size = -g0
@@ -155,7 +158,7 @@ def _line_search(u, du, cap, lin, g0, upper):
     return low
 
 
-@njit(cache=True, error_model="numpy")
+@_inner
 def _newton(ends, spot, ptr, row, tptr, target, run, supply, cap, y, tol, p, x, r, L, diag, free, u, du, d):
     """Newton from the potentials p; True once the residual is within tol."""
     m, n = y.size, diag.size
@@ -201,7 +204,7 @@ def _newton(ends, spot, ptr, row, tptr, target, run, supply, cap, y, tol, p, x, 
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@_inner
 def _refine(ends, spot, ptr, row, tptr, target, run, supply, cap, enough, x, r, L, diag, free, u, d):
     """Correct x itself on its free arcs: no y in it, so nothing cancels."""
     m, n = x.size, diag.size
@@ -231,37 +234,37 @@ def _refine(ends, spot, ptr, row, tptr, target, run, supply, cap, enough, x, r, 
     return big
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 def project(ends, spot, ptr, row, tptr, target, run, supply, cap, scale, y, x):
     """Project y onto the flows; returns (status, largest residual)."""
     m, n = y.size, supply.size
     top = 0.0
     for a in range(m):
         top = max(top, abs(y[a]))
-    tol = max(1e-12 * scale, 4e-16 * top)
     nodes = np.empty((4, n))
     arcs = np.empty((2, m))
     p, r, diag, d = nodes[0], nodes[1], nodes[2], nodes[3]
     u, du = arcs[0], arcs[1]
     L = np.empty(row.size)
     free = np.zeros(m, dtype=np.bool_)
+    # from 0 to y itself; if that fails, from far away in steps: potentials of y/2^k, doubled, start y/2^(k-1)
+    near = np.empty(m)
+    steps, k, ok = -1, 0, False
     p[:] = 0.0
-    ok = _newton(ends, spot, ptr, row, tptr, target, run, supply, cap, y, tol, p, x, r, L, diag, free, u, du, d)
-    if not ok:
-        # from far away in steps: the potentials of y/2^k, doubled, start y/2^(k-1)
-        steps = max(1, math.ceil(math.log2(max(top / scale, 2.0))))
-        p[:] = 0.0
-        near = np.empty(m)
-        for k in range(steps, -1, -1):
-            f = 0.5**k
-            for a in range(m):
-                near[a] = f * y[a]
-            small = max(1e-12 * scale, 4e-16 * top * f)
-            ok = _newton(
-                ends, spot, ptr, row, tptr, target, run, supply, cap, near, small, p, x, r, L, diag, free, u, du, d
-            )
-            if k:
-                for v in range(n):
-                    p[v] *= 2.0
+    while True:
+        f = 0.5**k
+        for a in range(m):
+            near[a] = f * y[a]
+        tol = max(1e-12 * scale, 4e-16 * top * f)
+        ok = _newton(ends, spot, ptr, row, tptr, target, run, supply, cap, near, tol, p, x, r, L, diag, free, u, du, d)
+        if steps < 0 and not ok:
+            steps = k = max(1, math.ceil(math.log2(max(top / scale, 2.0))))
+            p[:] = 0.0
+        elif k == 0:
+            break
+        else:
+            k -= 1
+            for v in range(n):
+                p[v] *= 2.0
     big = _refine(ends, spot, ptr, row, tptr, target, run, supply, cap, 4e-15 * scale, x, r, L, diag, free, u, d)
     return (CONVERGED if ok else STALLED), big

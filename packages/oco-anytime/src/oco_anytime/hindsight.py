@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import one_of
+from lemmata_core.check import array, one_of
 
 from oco_anytime.domains.base import Domain, vector
 from oco_anytime.domains.simple import Ball, L1Ball
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from oco_anytime.domains.base import Vector
 
 _TOL = 1e-10
+#: what an interior-point method leaves
+_SOLVER_TOL = 1e-7
 
 
 @dataclass(frozen=True)
@@ -88,26 +90,37 @@ def best_fixed(
     Only violated rows enter the problem that is solved: a linear program by HiGHS where the domain is a polyhedron,
     an exact active-set step on the ball, cvxpy otherwise.
     """
+    _check_domain(domain)
+    if cost is not None and not callable(cost):
+        raise InvalidInput.argument("cost", expected="a callable", got=type(cost).__name__)
     c, rows, rhs = _checked(domain, cost_sum, A, b)
     return _generate(_solver(domain, c, cost), rows, rhs, np.empty(0, dtype=np.int64))[0]
+
+
+def _check_domain(domain: Any) -> None:
+    if not isinstance(domain, Domain):
+        raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
 
 
 def _checked(
     domain: Domain, cost_sum: ArrayLike, A: ArrayLike | None, b: ArrayLike | None
 ) -> tuple[Vector, Vector, Vector]:
     c = vector(cost_sum, "cost_sum", domain.dim)
-    rows = np.empty((0, domain.dim)) if A is None else np.asarray(A, dtype=float)
-    if rows.ndim == 3:
-        rows = rows.reshape(-1, rows.shape[2])
-    if rows.ndim != 2 or rows.shape[1] != domain.dim or not np.isfinite(rows).all():
-        raise InvalidInput.argument(
-            "A", expected=f"finite numbers of shape (n, {domain.dim})", got=f"shape {rows.shape}"
-        )
-    rhs = np.zeros(rows.shape[0]) if b is None else np.asarray(b, dtype=float).reshape(-1)
-    if rhs.size == 1 and rows.shape[0] != 1:
+    if A is None:
+        if b is not None:
+            raise InvalidInput.argument("A", expected="rows for b", got="None")
+        return c, np.empty((0, domain.dim)), np.empty(0)
+    rows = array(A, "A", ndim=(2, 3))
+    if rows.shape[-1] != domain.dim:
+        expected = f"shape (n, {domain.dim}) or (T, m, {domain.dim})"
+        raise InvalidInput.argument("A", expected=expected, got=f"shape {rows.shape}")
+    rows = rows.reshape(-1, domain.dim)
+    given = array(0.0 if b is None else b, "b")
+    rhs = given.reshape(-1)
+    if rhs.size == 1:
         rhs = np.full(rows.shape[0], rhs[0])
-    if rhs.size != rows.shape[0] or not np.isfinite(rhs).all():
-        raise InvalidInput.argument("b", expected=f"{rows.shape[0]} finite numbers", got=f"shape {np.asarray(b).shape}")
+    if rhs.size != rows.shape[0]:
+        raise InvalidInput.argument("b", expected=f"{rows.shape[0]} finite numbers", got=f"shape {given.shape}")
     return c, rows, rhs
 
 
@@ -129,7 +142,8 @@ def _generate(solve: Any, rows: Vector, rhs: Vector, working: np.ndarray) -> tup
         new = np.argpartition(-excess, k - 1)[:k]
         new = np.setdiff1d(new[excess[new] > 0.0], working)
         if new.size == 0:
-            status = "inaccurate"
+            # every broken row is in the problem: what is left is the solver's own tolerance
+            status = status if worst <= _SOLVER_TOL * max(1.0, float(np.abs(rhs).max())) else "inaccurate"
             break
         working = np.concatenate([working, new])
     return Hindsight(x, objective, status, working.size, n_iter, time.perf_counter() - began), working
@@ -280,12 +294,16 @@ class HindsightTracker:
     """
 
     def __init__(self, domain: Domain, checkpoints: Any = "log") -> None:
+        _check_domain(domain)
         self.domain = domain
+        self._wanted: set[int] | None = None
         if isinstance(checkpoints, str):
             one_of(checkpoints, "checkpoints", ("log",))
-            self._wanted: set[int] | None = None
         else:
-            self._wanted = {int(t) for t in checkpoints}
+            rounds = array(checkpoints, "checkpoints", ndim=1, dtype=np.int64)
+            if (rounds < 1).any():
+                raise InvalidInput.argument("checkpoints", expected="rounds from 1 on", got=str(checkpoints))
+            self._wanted = set(rounds.tolist())
         self._sum = np.zeros(domain.dim)
         self._rows = np.empty((64, domain.dim))
         self._rhs = np.empty(64)
@@ -313,9 +331,8 @@ class HindsightTracker:
         HindsightTracker
             Itself.
         """
-        rows = None if a is None else np.atleast_2d(np.asarray(a, dtype=float))
-        rhs = None if rows is None else np.broadcast_to(np.asarray(b, dtype=float), (rows.shape[0],))
-        grad, rows, rhs = _checked(self.domain, c, rows, rhs)
+        rows = None if a is None else np.atleast_2d(array(a, "a", ndim=(1, 2)))
+        grad, rows, rhs = _checked(self.domain, c, rows, None if rows is None else b)
         point = None if x is None else vector(x, "x", self.domain.dim)
         self._sum += grad
         self._paid = None if point is None or self._paid is None else self._paid + float(grad @ point)

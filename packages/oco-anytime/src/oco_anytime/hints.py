@@ -70,9 +70,12 @@ class _Memory(HintSource):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state."""
+        rounds = [
+            (np.array(c, dtype=float), None if a is None else np.array(a, dtype=float), float(b))
+            for c, a, b in state["rounds"]
+        ]
         self._rounds.clear()
-        for c, a, b in state["rounds"]:
-            self._rounds.append((np.array(c, dtype=float), None if a is None else np.array(a, dtype=float), float(b)))
+        self._rounds.extend(rounds)
 
 
 class Last(_Memory):

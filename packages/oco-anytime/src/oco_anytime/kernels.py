@@ -13,13 +13,14 @@ import numpy as np
 from numba import njit
 
 from oco_anytime import penalty, schedules
-from oco_anytime.projections import dot, leaf, norm, project
+from oco_anytime.projections import dot, entry, entry_stage, leaf, norm, project, stage
 
 # settings, fixed for the life of a learner
-(C_D, C_W0, C_PACE, C_EPS, C_PENALTY, C_SCHEDULE, C_CLOCK, C_AGG, C_KNOWN, C_HORIZON, C_DOUBLING, C_CD, C_LAM) = range(
-    13
-)
-N_CFG = 13
+(
+    C_D, C_W0, C_PACE, C_EPS, C_PENALTY, C_SCHEDULE, C_CLOCK, C_AGG, C_KNOWN, C_HORIZON, C_DOUBLING, C_CD, C_LAM,
+    C_CHECK,
+) = range(14)  # fmt: skip
+N_CFG = 14
 P_NONE, P_LYAPUNOV, P_BUDGETED = range(3)
 S_SQRT, S_SUMMABLE, S_FIXED = range(3)
 K_ROUNDS, K_VIOLATIONS = range(2)
@@ -37,20 +38,19 @@ Z_MAX = penalty.Z_MAX
 _SQRT2 = math.sqrt(2.0)
 
 
-@njit(cache=True, error_model="numpy")
+@stage
 def not_finite(a):
-    """Whether a contiguous array of any shape holds a NaN or an infinity."""
-    flat = a.reshape(a.size)
-    if math.isfinite(dot(flat, flat)):
+    """Whether a contiguous vector holds a NaN or an infinity."""
+    if math.isfinite(dot(a, a)):
         return False
     # the square may overflow where the numbers do not
-    for x in flat:  # noqa: SIM110 - numba compiles no generator
+    for x in a:  # noqa: SIM110 - numba compiles no generator
         if not math.isfinite(x):
             return True
     return False
 
 
-@leaf
+@entry_stage
 def certified(cfg, s):
     """The regret certificate of section "certificate" of the theory page, O(1)."""
     c = s[BANK]
@@ -110,32 +110,48 @@ def _rate(cfg, clock, rows):
 
 @leaf
 def _aggregate(agg, ccv, v, a, g):
-    """Put the aggregated gradient into g; returns (violation, index of the largest, largest row norm)."""
+    """Put the aggregated gradient into g; returns (violation, norm of g, largest norm of a single row)."""
     top, vs, an = -1, 0.0, 0.0
     for i in range(v.size):
         if v[i] > 0.0:
             ccv[i] += v[i]
+            vs += v[i]
             if top < 0 or v[i] > v[top]:
                 top = i
     if top < 0:
-        return 0.0, top, 0.0
-    if agg == A_MAX:
-        for j in range(g.size):
-            g[j] = a[top, j]
-        return v[top], top, norm(g)
+        return 0.0, 0.0, 0.0
     for j in range(g.size):
-        g[j] = 0.0
+        g[j] = a[top, j]
+    if agg == A_MAX:
+        na = norm(g)
+        return v[top], na, na
     for i in range(v.size):
         if v[i] > 0.0:
-            vs += v[i]
-            for j in range(g.size):
-                g[j] += a[i, j]
             if agg == A_EACH:
                 an = max(an, norm(a[i]))
-    return vs, top, an if agg == A_EACH else norm(g)
+            if i != top:
+                for j in range(g.size):
+                    g[j] += a[i, j]
+    na = norm(g)
+    return vs, na, an if agg == A_EACH else na
 
 
 @leaf
+def _own_weights(cfg, s, z, n, v, a, ratio, pull, e, g):
+    """A penalty for each constraint: add w_i a_i to g, where e is already in it."""
+    for i in range(v.size):
+        if v[i] > 0.0:
+            n[i] += 1.0
+            lam = _rate(cfg, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[i], float(v.size))
+            z[i] += lam * v[i] * pull
+            w = _lyapunov(ratio, lam, z[i])
+            s[W] += w * v[i]
+            s[WEIGHT] = max(s[WEIGHT], w + e)
+            for j in range(g.size):
+                g[j] += w * a[i, j]
+
+
+@stage
 def price(cfg, s, z, n, ccv, c, v, a, g):
     """Account for one round and put the surrogate gradient c + w a into `g`.
 
@@ -144,20 +160,14 @@ def price(cfg, s, z, n, ccv, c, v, a, g):
     s[T] += 1.0
     s[TAU] += 1.0
     _grow_cost_scale(cfg, s, z, norm(c))
-    agg = cfg[C_AGG]
-    vs, _, an = _aggregate(agg, ccv, v, a, g)
-    d = c.size
-    if vs <= 0.0:
-        for j in range(d):
-            g[j] = c[j]
-        return
-    s[VR] += 1.0
-    s[CCV] += vs
-    na = norm(g)
-    if na == 0.0 or cfg[C_PENALTY] == P_NONE:
+    vs, na, an = _aggregate(cfg[C_AGG], ccv, v, a, g)
+    if vs > 0.0:
+        s[VR] += 1.0
+        s[CCV] += vs
         if na == 0.0:
             s[STATUS] = max(s[STATUS], 1.0)
-        for j in range(d):
+    if na == 0.0 or cfg[C_PENALTY] == P_NONE:
+        for j in range(c.size):
             g[j] = c[j]
         return
     _grow_constraint_scale(cfg, s, an)
@@ -168,38 +178,26 @@ def price(cfg, s, z, n, ccv, c, v, a, g):
         s[WEIGHT] = 1.0
         return
     s[NV] += 1.0
-    e = 0.0
+    w = 0.0
     if cfg[C_PENALTY] == P_BUDGETED:
         if cfg[C_CD] * na <= vs:
             s[STATUS] = max(s[STATUS], 2.0)
-        e = _budget(vs, na, s[VE], s[ROOT_S], s[NV], s[TAU], cfg[C_CD], s[REACH], gf, ga, cfg[C_W0], cfg[C_PACE])
-        s[ROOT_S] = math.hypot(s[ROOT_S], e * na)
-        s[VE] += e * vs
+        w = _budget(vs, na, s[VE], s[ROOT_S], s[NV], s[TAU], cfg[C_CD], s[REACH], gf, ga, cfg[C_W0], cfg[C_PACE])
+        s[ROOT_S] = math.hypot(s[ROOT_S], w * na)
+        s[VE] += w * vs
     ratio, pull = gf / ga, 1.0 / (2.0 * ga * cfg[C_D])
-    if agg != A_EACH:
+    each = cfg[C_AGG] == A_EACH
+    if not each:
         n[0] += 1.0
         lam = _rate(cfg, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[0], 1.0)
         z[0] += lam * vs * pull
-        w = _lyapunov(ratio, lam, z[0]) + e
-        s[W] += w * vs
-        s[WEIGHT] = w
-        for j in range(d):
-            g[j] = c[j] + w * g[j]
-    else:
-        s[W] += e * vs
-        s[WEIGHT] = 0.0
-        for j in range(d):
-            g[j] = c[j] + e * g[j]
-        for i in range(v.size):
-            if v[i] > 0.0:
-                n[i] += 1.0
-                lam = _rate(cfg, s[TAU] if cfg[C_CLOCK] == K_ROUNDS else n[i], float(v.size))
-                z[i] += lam * v[i] * pull
-                w = _lyapunov(ratio, lam, z[i])
-                s[W] += w * v[i]
-                s[WEIGHT] = max(s[WEIGHT], w + e)
-                for j in range(d):
-                    g[j] += w * a[i, j]
+        w += _lyapunov(ratio, lam, z[0])
+    s[W] += w * vs
+    s[WEIGHT] = 0.0 if each else w
+    for j in range(c.size):
+        g[j] = c[j] + w * g[j]
+    if each:
+        _own_weights(cfg, s, z, n, v, a, ratio, pull, w, g)
     for i in range(z.size):
         if z[i] > Z_MAX:
             z[i] = Z_MAX
@@ -239,9 +237,9 @@ def absorb(s, g):
     return 1.0 / (root * s[UNIT])
 
 
-@leaf
-def advance(cfg, s, z, n, ccv, x, c, v, a, g, y):
-    """One round up to the projection: `y` is the point to project. Returns False where x stays as it is."""
+@entry_stage
+def advance(cfg, s, z, n, ccv, x, c, v, a, g):
+    """One round up to the projection: `x` takes its step in place. Returns False where it stays as it is."""
     if cfg[C_DOUBLING] != 0.0 and s[TAU] >= cfg[C_HORIZON]:
         s[BANK] = certified(cfg, s)
         _restart(s, z, n)
@@ -252,29 +250,29 @@ def advance(cfg, s, z, n, ccv, x, c, v, a, g, y):
         return False
     step = cfg[C_D] / _SQRT2 * inv
     for j in range(x.size):
-        y[j] = x[j] - step * g[j]
+        x[j] -= step * g[j]
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def update(cfg, s, z, n, ccv, x, c, v, a, code, p, q, w, total, new):
     """A checked round on a compiled domain. Returns 0, or the number of the input (1, 2, 3) that is not finite."""
-    if not_finite(c):
-        return 1
-    if not_finite(v):
-        return 2
-    if not_finite(a):
-        return 3
+    if cfg[C_CHECK] != 0.0:
+        if not_finite(c):
+            return 1
+        if not_finite(v):
+            return 2
+        if not_finite(a.reshape(a.size)):
+            return 3
     work = np.empty((2, x.size))
-    if advance(cfg, s, z, n, ccv, x, c, v, a, work[0], new):
-        project(code, p, q, w, total, new, new, work[1])
-    else:
-        for j in range(x.size):
-            new[j] = x[j]
+    for j in range(x.size):
+        new[j] = x[j]
+    if advance(cfg, s, z, n, ccv, new, c, v, a, work[0]):
+        project(code, p, q, w, total, new, work[1])
     return 0
 
 
-@njit(cache=True, error_model="numpy", nogil=True, _nrt=False)
+@njit(cache=True, error_model="numpy", nogil=True, _nrt=False, no_cfunc_wrapper=True)
 def play(cfg, s, z, n, ccv, x, C, Cg, A, Ag, b, code, p, q, w, total, first, marks, X, cost, viol, cert, g, work, v):
     """Rounds first + 1, first + 2, .. on given linear costs and constraints; x and the state are advanced in place.
 
@@ -292,8 +290,8 @@ def play(cfg, s, z, n, ccv, x, C, Cg, A, Ag, b, code, p, q, w, total, first, mar
         for i in range(m):
             v[i] = dot(A[t, i], x) - b[t, i]
             viol[k, i] += max(0.0, v[i])
-        if advance(cfg, s, z, n, ccv, x, Cg[t], v, Ag[t], g, x):
-            project(code, p, q, w, total, x, x, work)
+        if advance(cfg, s, z, n, ccv, x, Cg[t], v, Ag[t], g):
+            project(code, p, q, w, total, x, work)
         if marks[k] == first + t + 1:
             cert[k] = certified(cfg, s)
             k += 1

@@ -48,7 +48,8 @@ class AnytimeCOCO(PenaltyLearner):
     diameter : float, optional
         An upper bound of the diameter in place of the domain's.
     check : bool
-        Kept for callers that have checked their input; the compiled checks cost well under a microsecond and stay.
+        False: on a domain of the compiled loop the search for NaN and infinity is left out, and what they would do to
+        the state is up to the caller. Shapes are looked at all the same.
 
     Raises
     ------

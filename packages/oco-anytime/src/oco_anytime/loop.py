@@ -72,7 +72,8 @@ class Recorder:
     def play_one(self) -> bool:
         """One round: decide, see the outcome, update, record. False if the environment was interrupted."""
         learner, t = self.learner, self.done
-        x = self.environment.predict(learner, t)
+        ask = getattr(self.environment, "predict", None)
+        x = learner.predict() if ask is None else ask(learner, t)
         try:
             outcome = self.environment.round(t, x)
         except KeyboardInterrupt:

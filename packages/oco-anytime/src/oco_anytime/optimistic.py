@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from lemmata_core import InvalidInput
+from lemmata_core.check import array, in_range
 
 from oco_anytime.certificate import STATUSES, Certificate
 from oco_anytime.domains.base import Domain, positive, vector
 from oco_anytime.hints import Hint, HintSource
 from oco_anytime.implicit import half_space_step
-from oco_anytime.interface import STATE_VERSION, Learner, check_state, scales
+from oco_anytime.interface import Learner, reading_state, scales, state_head, state_numbers, warn_exceeded
 from oco_anytime.penalty import Z_MAX
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 #: closer to 0 than this the constraint counts as met with equality
 _KINK = 1e-10
-_NUMBERS = ("t", "z", "hm", "eg", "ve", "w_sum", "r_sum", "eta", "gf", "ga", "total", "violated", "weight", "status")
+_NUMBERS = (
+    "t", "z", "hm", "eg", "ve", "w_sum", "r_sum", "eta", "gf", "ga", "total", "violated", "weight", "status",
+    "exceeded",
+)  # fmt: skip
 
 
 class OptimisticCOCO(Learner):
@@ -39,10 +43,20 @@ class OptimisticCOCO(Learner):
         w0.
     eps : float
         Of the summable schedule, whose clock is here the prediction error of the constraint.
+    tangent : bool
+        Measure gradients and hints on the directions of the domain only [N]: smaller norms and prediction errors, the
+        same inner products on the domain.
     hints : HintSource, optional
         Makes the hints when `predict` is given none; see `oco_anytime.hints`.
     x0 : array_like, shape (d,), optional
+        First decision, a point of the domain; its centre unless given.
     diameter : float, optional
+        An upper bound of the diameter in place of the domain's.
+
+    Raises
+    ------
+    InvalidInput
+        For any argument outside the above.
 
     Notes
     -----
@@ -58,6 +72,7 @@ class OptimisticCOCO(Learner):
         lipschitz: Any = None,
         regret_budget: float = 1.0,
         eps: float = 0.3,
+        tangent: bool = False,
         hints: HintSource | None = None,
         x0: ArrayLike | None = None,
         diameter: float | None = None,
@@ -69,12 +84,20 @@ class OptimisticCOCO(Learner):
         self.domain, self.hints = domain, hints
         self._d = domain.diameter if diameter is None else positive(diameter, "diameter")
         given = scales(lipschitz)
-        self._known = given is not None
+        self._given = given
+        self._tangent, self._warned = bool(tangent), False
         self.regret_budget, self.eps = positive(regret_budget, "regret_budget"), positive(eps, "eps")
         y = domain.project(domain.center()) if x0 is None else vector(x0, "x0", domain.dim).copy()
         if not domain.contains(y, 1e-9):
             raise InvalidInput.argument("x0", expected="a point of the domain", got=str(y))
         self._y, self._ccv = y, np.zeros(1)
+        self._settings = {
+            "regret_budget": self.regret_budget,
+            "eps": self.eps,
+            "diameter": float(self._d),
+            "scales": "given" if given else "learned",
+            "tangent": self._tangent,
+        }
         self._num = dict.fromkeys(_NUMBERS, 0.0)
         self._num["eta"] = math.inf
         if given:
@@ -103,23 +126,32 @@ class OptimisticCOCO(Learner):
             if self._play is not None:
                 return self._play[0]
             hint = self.hints.next() if self.hints is not None else None
-        d = self.domain.dim
-        zero = np.zeros(d)
-        ch = zero if hint is None or hint.cost_grad is None else vector(hint.cost_grad, "hint.cost_grad", d)
-        ah = None if hint is None or hint.a is None else vector(hint.a, "hint.a", d)
-        bh = 0.0 if hint is None else float(hint.b)
-        if not math.isfinite(bh):
-            raise InvalidInput.argument("hint.b", expected="a finite number", got=bh)
+        ch, level, bh = self._checked(hint)
+        ch, ah = self._along(ch), None if level is None else self._along(level)
         lam, e, w = self._weight()
         eta = self._step_size(ch, ah)
-        if ah is None or not ah.any():
+        if level is None or ah is None or not ah.any():
             x, theta, ah = self.domain._project(self._y - eta * ch), 0.0, None
         else:
-            x, theta = half_space_step(self.domain, self._y, ch, ah, bh, eta, w)
+            # the row as given tells where its constraint is met; both rows move the projection by the same amount
+            x, theta = half_space_step(self.domain, self._y, ch, level, bh, eta, w)
         m = ch if ah is None else ch + (theta * w) * ah
         x.flags.writeable = False
         self._play = (x, m, ah, theta, lam, e, w, eta)
         return x
+
+    def _checked(self, hint: Hint | None) -> tuple[Vector, Vector | None, float]:
+        d = self.domain.dim
+        if hint is None:
+            return np.zeros(d), None, 0.0
+        if not isinstance(hint, Hint):
+            raise InvalidInput.argument("hint", expected="a Hint or None", got=type(hint).__name__)
+        c = np.zeros(d) if hint.cost_grad is None else vector(hint.cost_grad, "hint.cost_grad", d)
+        return c, None if hint.a is None else vector(hint.a, "hint.a", d), in_range(hint.b, "hint.b")
+
+    def _along(self, g: Vector) -> Vector:
+        along: Vector = self.domain._tangent(g[None])[0] if self._tangent else g
+        return along
 
     def _weight(self) -> tuple[float, float, float]:
         """(lambda, e, w), fixed before the violation is seen; exp(lambda/2) pays for that."""
@@ -169,8 +201,10 @@ class OptimisticCOCO(Learner):
         if self._play is None:
             raise InvalidInput.argument("update", expected="predict before it", got="no decision for this round")
         c = vector(cost_grad, "cost_grad", self.domain.dim)
-        values = vector(np.atleast_1d(np.asarray(violation, dtype=float)), "violation")
-        g, a = self._largest(values, violation_grad)
+        values = vector(np.atleast_1d(array(violation, "violation")), "violation")
+        g, shown = self._largest(values, violation_grad)
+        seen, c = c, self._along(c)
+        a = None if shown is None else self._along(shown)
         x, m, ah, theta, lam, e, w, eta = self._play
         s = dict(self._num)
         v = max(g, 0.0)
@@ -204,7 +238,10 @@ class OptimisticCOCO(Learner):
         self._ccv[: positive_parts.size] += positive_parts
         self._num, self._y, self._play = s, y, None
         if self.hints is not None:
-            self.hints.observe(c, a, 0.0 if a is None else float(a @ x) - g)
+            self.hints.observe(seen, shown, 0.0 if shown is None else float(shown @ x) - g)
+        if s["exceeded"] and not self._warned:
+            self._warned = True
+            warn_exceeded(stacklevel=2)
         return self
 
     def _largest(self, values: Vector, grad: ArrayLike | None) -> tuple[float, Vector | None]:
@@ -218,7 +255,7 @@ class OptimisticCOCO(Learner):
                     "violation_grad", expected="a subgradient, since the violation is positive", got="None"
                 )
             return float(values[i]), None
-        rows = np.atleast_2d(np.asarray(grad, dtype=float))
+        rows = np.atleast_2d(array(grad, "violation_grad", finite=False))
         if rows.shape != (values.size, self.domain.dim):
             expected = f"shape ({values.size}, {self.domain.dim})"
             raise InvalidInput.argument("violation_grad", expected=expected, got=f"shape {rows.shape}")
@@ -233,8 +270,12 @@ class OptimisticCOCO(Learner):
 
     def _grow(self, s: dict[str, float], c: Vector, a: Vector | None) -> None:
         old = max(s["gf"], s["ga"])
-        s["gf"] = max(s["gf"], float(np.linalg.norm(c)))
-        s["ga"] = max(s["ga"], 0.0 if a is None else float(np.linalg.norm(a)))
+        room = 1.0 + 1e-9 if self._given else 1.0
+        for name, row in (("gf", c), ("ga", a)):
+            size = 0.0 if row is None else float(np.linalg.norm(row))
+            if size > s[name] * room:
+                s[name] = size
+                s["exceeded"] += self._given is not None
         new = max(s["gf"], s["ga"])
         if new > old > 0.0:
             s["z"] = max(0.0, s["z"] - math.log(new / old))
@@ -252,7 +293,7 @@ class OptimisticCOCO(Learner):
             violated_rounds=int(s["violated"]),
             penalty=s["weight"],
             lipschitz=(s["gf"], s["ga"]),
-            lipschitz_exceeded=0,
+            lipschitz_exceeded=int(s["exceeded"]),
             epochs=1,
             status=STATUSES[int(s["status"])],
         )
@@ -263,23 +304,26 @@ class OptimisticCOCO(Learner):
         if math.isinf(numbers["eta"]):
             numbers["eta"] = None
         return {
-            "version": STATE_VERSION,
-            "learner": type(self).__name__,
-            "dim": self.domain.dim,
+            **state_head(self, self._settings),
             "y": self._y.copy(),
             "ccv": self._ccv.copy(),
             "numbers": numbers,
+            "warned": self._warned,
             "hints": None if self.hints is None else self.hints.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Take over a state; see `Learner.load_state_dict`."""
-        check_state(self, state)
-        y, ccv = vector(state["y"], "state['y']", self.domain.dim).copy(), vector(state["ccv"], "state['ccv']").copy()
-        numbers = {name: state["numbers"][name] for name in _NUMBERS}
-        if numbers["eta"] is None:
-            numbers["eta"] = math.inf
-        if self.hints is not None and state["hints"] is not None:
-            self.hints.load_state_dict(state["hints"])
-        self._y, self._ccv, self._num, self._play = y, ccv, numbers, None
+        with reading_state(self, self._settings, state):
+            y, ccv = vector(state["y"], "state['y']", self.domain.dim), vector(state["ccv"], "state['ccv']")
+            given = dict(state["numbers"])
+            eta = math.inf if given["eta"] is None else in_range(given["eta"], "state['numbers']['eta']", 0.0)
+            numbers = {**state_numbers({"numbers": {**given, "eta": 0.0}}, "numbers", _NUMBERS), "eta": eta}
+            warned = bool(state["warned"])
+            if (self.hints is None) != (state["hints"] is None):
+                raise InvalidInput.argument("state['hints']", expected="hints as this learner has", got=state["hints"])
+            if self.hints is not None:
+                self.hints.load_state_dict(state["hints"])
+        self._y, self._ccv, self._num, self._play = y.copy(), ccv.copy(), numbers, None
+        self._warned = warned
         return self

@@ -1,7 +1,8 @@
 """Compiled Euclidean projections onto the simple sets. Importing this module loads numba; the domains do so lazily.
 
-Every function writes into `out` and may use `work`, both of the length of `y`; `out` may be `y` itself. A set is
-described by a code and four parameters, so that one compiled round loop serves all of them.
+Every function works in place on `x` and may use `work`, of the same length. A set is described by a code and four
+parameters; an array with two dimensions says that the set has no such parameter. So the number of dimensions tells sets
+apart when a round is compiled, and what is compiled holds the projection of one kind of set only.
 """
 
 import math
@@ -11,11 +12,17 @@ from numba import njit
 
 BALL, BOX, SIMPLEX, L1, EQ_BOX, LE_BOX = range(6)
 
-# One function of a round: calls with array arguments, and the reference counts of views, cost more than the arithmetic.
-# `_nrt=False` leaves the counts out of functions that allocate nothing.
-_OPTIONS = {"cache": True, "error_model": "numpy", "forceinline": True, "_nrt": False}
-leaf = njit(**_OPTIONS)
-leaf_sum = njit(fastmath={"reassoc", "nsz", "contract"}, **_OPTIONS)
+# The reference counts of views cost more than the arithmetic of a small round: `_nrt=False` leaves them out of
+# functions that allocate nothing. Leaves become part of their callers; stages stay functions of their own, since what
+# is copied into every caller is compiled again with each of them, and a call costs some 10 ns. Neither is called from
+# Python, so that the code which unpacks arguments is not wanted.
+_OPTIONS = {"cache": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+_INNER = {**_OPTIONS, "no_cpython_wrapper": True}
+leaf = njit(forceinline=True, **_INNER)
+leaf_sum = njit(forceinline=True, fastmath={"reassoc", "nsz", "contract"}, **_INNER)
+stage = njit(**_INNER)
+entry = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True)
+entry_stage = njit(**_OPTIONS)
 
 
 @leaf_sum
@@ -27,12 +34,17 @@ def dot(a, b):
     return s
 
 
-@leaf
-def norm(a):
-    """Euclidean norm that neither overflows nor underflows."""
-    s = dot(a, a)
-    if 1e-200 < s < 1e200:
-        return math.sqrt(s)
+@leaf_sum
+def _distance_squared(a, b):
+    s = 0.0
+    for i in range(a.size):
+        s += (a[i] - b[i]) ** 2
+    return s
+
+
+@stage
+def _scaled_norm(a):
+    """The norm where squares vanish or overflow."""
     big = 0.0
     for i in range(a.size):
         big = max(big, abs(a[i]))
@@ -44,6 +56,13 @@ def norm(a):
     return big * math.sqrt(s)
 
 
+@leaf
+def norm(a):
+    """Euclidean norm that neither overflows nor underflows."""
+    s = dot(a, a)
+    return math.sqrt(s) if 1e-200 < s < 1e200 else _scaled_norm(a)
+
+
 @leaf_sum
 def _sum(a, n):
     s = 0.0
@@ -53,17 +72,22 @@ def _sum(a, n):
 
 
 @leaf
-def ball(center, radius, y, out):
+def ball(center, radius, x, work):
     """Onto the Euclidean ball."""
-    for i in range(y.size):
-        out[i] = y[i] - center[i]
-    r = norm(out)
-    f = 1.0 if r <= radius else radius / r
-    for i in range(y.size):
-        out[i] = center[i] + f * out[i]
+    s = _distance_squared(x, center)
+    if 1e-200 < s < 1e200:
+        r = math.sqrt(s)
+    else:
+        for i in range(x.size):
+            work[i] = x[i] - center[i]
+        r = _scaled_norm(work)
+    if r > radius:
+        f = radius / r
+        for i in range(x.size):
+            x[i] = center[i] + f * (x[i] - center[i])
 
 
-@leaf
+@stage
 def _threshold(total, work, k):
     """Michelot on the k candidates in `work`: (tau, number above it) with sum max(0, work - tau) = total."""
     tau = (_sum(work, k) - total) / k
@@ -81,51 +105,49 @@ def _threshold(total, work, k):
 
 
 @leaf
-def simplex(total, y, out, work):
+def simplex(total, x, work):
     """Onto {x >= 0, sum x = total}: a threshold among the entries within `total` of the largest."""
-    n = y.size
-    top = y[0]
+    n = x.size
+    top = x[0]
     for i in range(1, n):
-        top = max(top, y[i])
-    k = 0
+        top = max(top, x[i])
+    k = n - n  # no literal, which would be a second signature of what takes it
     for i in range(n):
         # the largest entry is subtracted first: entries of 1e12 would otherwise lose the differences that matter
-        u = y[i] - top
-        out[i] = u
+        u = x[i] - top
+        x[i] = u
         if u > -total:
             work[k] = u
             k += 1
     tau, k = _threshold(total, work, k)
     for i in range(n):
-        out[i] = max(0.0, out[i] - tau)
-    shift = (total - _sum(out, n)) / k
+        x[i] = max(0.0, x[i] - tau)
+    shift = (total - _sum(x, n)) / k
     for i in range(n):
-        if out[i] > 0.0:
-            out[i] = max(0.0, out[i] + shift)
+        if x[i] > 0.0:
+            x[i] = max(0.0, x[i] + shift)
 
 
 @leaf
-def l1(radius, y, out, work):
+def l1(radius, x, work):
     """Onto the l1 ball: the simplex of the absolute values, with their signs."""
-    n = y.size
+    n = x.size
     s, top = 0.0, 0.0
     for i in range(n):
-        s += abs(y[i])
-        top = max(top, abs(y[i]))
+        s += abs(x[i])
+        top = max(top, abs(x[i]))
     if s <= radius:
-        for i in range(n):
-            out[i] = y[i]
         return
-    k = 0
+    k = n - n
     for i in range(n):
-        u = abs(y[i]) - top
+        u = abs(x[i]) - top
         if u > -radius:
             work[k] = u
             k += 1
     tau, k = _threshold(radius, work, k)
     for i in range(n):
-        u = (abs(y[i]) - top) - tau
-        out[i] = 0.0 if u <= 0.0 else (u if y[i] > 0.0 else -u)
+        u = (abs(x[i]) - top) - tau
+        x[i] = 0.0 if u <= 0.0 else (u if x[i] > 0.0 else -u)
 
 
 @leaf
@@ -145,7 +167,7 @@ def _shifted(tau, lower, upper, w, y, out):
     return level, slope
 
 
-@leaf
+@stage
 def eq_box(lower, upper, w, total, y, out):
     """Onto {lower <= x <= upper, w . x = total}, w > 0: safeguarded Newton on the one multiplier; `out` is not `y`.
 
@@ -191,50 +213,53 @@ def eq_box(lower, upper, w, total, y, out):
 
 
 @leaf
-def project(code, p, q, w, total, y, out, work):
-    """Project `y` onto the set (code, p, q, w, total)."""
-    if code == BALL:
-        ball(p, total, y, out)
-    elif code == SIMPLEX:
-        simplex(total, y, out, work)
-    elif code == L1:
-        l1(total, y, out, work)
-    elif code == BOX:
-        for i in range(y.size):
-            out[i] = min(max(y[i], p[i]), q[i])
-    elif code == EQ_BOX:
-        for i in range(y.size):
-            work[i] = y[i]
-        eq_box(p, q, w, total, work, out)
+def _row(code, lower, upper, w, total, x, work):
+    """Onto {lower <= x <= upper, w . x = total}, or <= for the code LE_BOX."""
+    level = 0.0
+    for i in range(x.size):
+        work[i] = x[i]
+        level += w[i] * min(max(x[i], lower[i]), upper[i])
+    if code == LE_BOX and level <= total:
+        for i in range(x.size):
+            x[i] = min(max(x[i], lower[i]), upper[i])
     else:
-        level = 0.0
-        for i in range(y.size):
-            work[i] = y[i]
-            level += w[i] * min(max(y[i], p[i]), q[i])
-        if level <= total:
-            for i in range(y.size):
-                out[i] = min(max(y[i], p[i]), q[i])
+        eq_box(lower, upper, w, total, work, x)
+
+
+@stage
+def project(code, p, q, w, total, x, work):
+    """Project `x` onto the set (code, p, q, w, total)."""
+    if p.ndim == 2:
+        if w.ndim == 2:
+            simplex(total, x, work)
         else:
-            eq_box(p, q, w, total, work, out)
+            l1(total, x, work)
+    elif q.ndim == 2:
+        ball(p, total, x, work)
+    elif w.ndim == 2:
+        for i in range(x.size):
+            x[i] = min(max(x[i], p[i]), q[i])
+    else:
+        _row(code, p, q, w, total, x, work)
 
 
-@njit(cache=True, error_model="numpy")
-def project_rows(code, p, q, w, total, Y, out):
-    """Project every row of `Y`."""
-    work = np.empty(Y.shape[1])
-    for i in range(Y.shape[0]):
-        project(code, p, q, w, total, Y[i], out[i], work)
+@entry
+def project_rows(code, p, q, w, total, X):
+    """Project every row of `X`."""
+    work = np.empty(X.shape[1])
+    for i in range(X.shape[0]):
+        project(code, p, q, w, total, X[i], work)
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def projected(code, p, q, w, total, y):
     """A new array with the projection of `y`."""
-    out = np.empty(y.size)
-    project(code, p, q, w, total, y, out, np.empty(y.size))
-    return out
+    x = y.copy()
+    project(code, p, q, w, total, x, np.empty(y.size))
+    return x
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def kkt(rows, lower, upper, x, y, lam):
     """Worst broken bound, worst entry of x - y + sum lam_i normal_i, and of y; stacked rows, bounds first."""
     d, broken, gap, top = x.size, 0.0, 0.0, 0.0

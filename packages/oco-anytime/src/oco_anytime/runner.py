@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import positive_int
+from lemmata_core.check import array, positive_int
 
+from oco_anytime.domains.base import contiguous
 from oco_anytime.engine import PenaltyLearner
+from oco_anytime.interface import Learner
 from oco_anytime.loop import Interruption, Recorder
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from oco_anytime.domains.base import Vector
     from oco_anytime.environments.base import Environment
-    from oco_anytime.interface import Learner
 
 #: rounds between two looks at the clock and the keyboard in the compiled loop
 _CHUNK = 1 << 16
@@ -153,29 +154,24 @@ def _linear_input(
     d: int, costs: ArrayLike, A: ArrayLike | None, b: ArrayLike | None
 ) -> tuple[Vector, Vector, Vector, bool]:
     """Costs (T, d), rows (T, m, d), right-hand sides (T, m), checked; and whether there was one constraint a round."""
-    C = np.require(np.asarray(costs, dtype=float), requirements=["C", "W", "A"])
-    if C.ndim != 2 or C.shape[1] != d:
-        raise InvalidInput.argument("costs", expected=f"shape (T, {d})", got=f"shape {C.shape}")
+    C = contiguous(array(costs, "costs", ndim=2, shape=(None, d)))
     rounds = C.shape[0]
     if A is None:
-        rows, rhs = np.zeros((rounds, 0, d)), np.zeros((rounds, 0))
-        single = True
-    else:
-        rows = np.require(np.asarray(A, dtype=float), requirements=["C", "W", "A"])
-        rhs = np.require(np.asarray(0.0 if b is None else b, dtype=float), requirements=["C", "W", "A"])
-        single = rows.ndim == 2
-        if single:
-            rows = rows[:, None, :]
-            rhs = np.ascontiguousarray(np.broadcast_to(rhs, (rounds,)))[:, None]
-        if rows.ndim != 3 or rows.shape[0] != rounds or rows.shape[2] != d:
-            raise InvalidInput.argument(
-                "A", expected=f"shape ({rounds}, {d}) or ({rounds}, m, {d})", got=str(np.shape(A))
-            )
-        if rhs.shape != rows.shape[:2]:
-            raise InvalidInput.argument("b", expected=f"shape {rows.shape[:2]}", got=f"shape {np.asarray(b).shape}")
-    for name, value in (("costs", C), ("A", rows), ("b", rhs)):
-        if not np.isfinite(value).all():
-            raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+        if b is not None:
+            raise InvalidInput.argument("A", expected="rows for b", got="None")
+        return C, np.zeros((rounds, 0, d)), np.zeros((rounds, 0)), True
+    rows = contiguous(array(A, "A", ndim=(2, 3)))
+    single = rows.ndim == 2
+    if rows.shape[0] != rounds or rows.shape[-1] != d:
+        expected = f"shape ({rounds}, {d}) or ({rounds}, m, {d})"
+        raise InvalidInput.argument("A", expected=expected, got=f"shape {rows.shape}")
+    if single:
+        rows = rows[:, None, :]
+    given = array(0.0 if b is None else b, "b")
+    if given.shape not in ((), rows.shape[: 1 if single else 2]):
+        expected = f"a number or shape {rows.shape[: 1 if single else 2]}"
+        raise InvalidInput.argument("b", expected=expected, got=f"shape {given.shape}")
+    rhs = contiguous(np.broadcast_to(given[..., None] if single else given, rows.shape[:2]))
     return C, rows, rhs, single
 
 
@@ -310,6 +306,7 @@ def play(
         For bad arguments, or a checkpoint of another run.
     """
     rounds = positive_int(rounds, "rounds", minimum=0)
+    _check_pair(learner, environment)
     began = time.perf_counter()
     book = Recorder(_marks(record, rounds), record, learner, environment, checkpoint)
     saved = seen = began
@@ -333,6 +330,18 @@ def play(
     if checkpoint is not None:
         book.save()
     return book.run(time.perf_counter() - began, status)
+
+
+def _check_pair(learner: Any, environment: Any) -> None:
+    if not isinstance(learner, Learner):
+        raise InvalidInput.argument("learner", expected="a learner of oco_anytime", got=type(learner).__name__)
+    if not callable(getattr(environment, "round", None)):
+        expected = "an environment: an object with round(t, x)"
+        raise InvalidInput.argument("environment", expected=expected, got=type(environment).__name__)
+    domain = getattr(environment, "domain", learner.domain)
+    if domain.dim != learner.domain.dim:
+        expected = f"decisions of the learner's dimension {learner.domain.dim}"
+        raise InvalidInput.argument("environment", expected=expected, got=domain.dim)
 
 
 def _call(make: Callable[..., Any], *args: Any) -> Any:

@@ -44,7 +44,7 @@ def from_json(text: str) -> dict[str, Any]:
     """
     try:
         state = json.loads(text)
-    except ValueError as err:
+    except (TypeError, ValueError) as err:
         raise InvalidInput.argument("text", expected="JSON of a state", got=str(err)) from None
     if not isinstance(state, dict):
         raise InvalidInput.argument("text", expected="a JSON object", got=type(state).__name__)

@@ -41,7 +41,11 @@ def serve(learner: Learner, source: IO[str], sink: IO[str], state: Path | None, 
         If the state belongs to another learner.
     """
     if state is not None and state.exists():
-        learner.load_state_dict(from_json(state.read_text("utf-8")))
+        try:
+            text = state.read_text("utf-8")
+        except UnicodeDecodeError as err:
+            raise InvalidInput.argument("state", expected="JSON of a state", got=str(err)) from None
+        learner.load_state_dict(from_json(text))
     keys = set(inspect.signature(learner.update).parameters)
     terminated = _Termination()
     saved = learner.certificate().t

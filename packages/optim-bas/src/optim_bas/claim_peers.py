@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -64,6 +67,16 @@ class AdamMini(_Simple):
         (w, _), (momentum, _) = as_matrix(param, layout), as_matrix(m, layout)
         for w3, m3, r3 in zip(runs(w, layout), runs(momentum, layout), block_runs(root, layout)):
             w3.sub_(rate * m3 / r3)
+
+
+def gefen(
+    model: nn.Module, lr: float, betas: tuple[float, float], weight_decay: float
+) -> tuple[torch.optim.Optimizer, ...]:
+    """Gefen itself, the nearest optimizer with a shared second moment, where it is installed."""
+    # By name: a peer of the benchmarks, which no package depends on.
+    peer = import_module("gefen")
+    with contextlib.redirect_stdout(io.StringIO()):  # it announces itself
+        return (peer.Gefen(list(model.parameters()), lr=lr, betas=betas, weight_decay=weight_decay),)
 
 
 def muon(

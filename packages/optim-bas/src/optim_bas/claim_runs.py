@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
-from lemmata_core import Context, Series
+from lemmata_core import Context, Scale, Series
 from lemmata_core.files import atomic_write
 
-from optim_bas.claim_peers import AdamMini, Lion, muon
+from optim_bas.claim_peers import AdamMini, Lion, gefen, muon
 from optim_bas.optimizer import BAS
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+_QUICK_WINDOWS = 128
 BETAS, DECAY = (0.9, 0.95), 0.1
 NAMES = {
     "adamw": "AdamW",
@@ -34,6 +35,7 @@ NAMES = {
     "mini": "Adam-mini's rule",
     "lion": "Lion",
     "muon": "Muon",
+    "gefen": "Gefen",
 }
 
 
@@ -72,7 +74,9 @@ class Cell:
     batch: int = 0
 
 
-def make_optimizer(kind: str, lr: float, model: nn.Module) -> torch.optim.Optimizer | tuple[torch.optim.Optimizer, ...]:
+def make_optimizer(
+    kind: str, lr: float, model: nn.Module, *, plain: bool = False
+) -> torch.optim.Optimizer | tuple[torch.optim.Optimizer, ...]:
     """The optimizer of a `Cell` for a model of the testbeds, with decay 0.1 and betas (0.9, 0.95).
 
     Parameters
@@ -81,6 +85,8 @@ def make_optimizer(kind: str, lr: float, model: nn.Module) -> torch.optim.Optimi
         A key of `NAMES`.
     lr : float
     model : torch.nn.Module
+    plain : bool
+        BAS by plain torch instead of the one-pass kernel.
 
     Returns
     -------
@@ -94,15 +100,15 @@ def make_optimizer(kind: str, lr: float, model: nn.Module) -> torch.optim.Optimi
         return Lion(params, **shared)
     if kind == "mini":
         return AdamMini(params, **shared)
-    if kind == "muon":
-        return muon(model, lr, BETAS, DECAY)
+    if kind in ("muon", "gefen"):
+        return {"muon": muon, "gefen": gefen}[kind](model, lr, BETAS, DECAY)
     options: dict[str, dict[str, Any]] = {
         "nadam": {"nesterov": True, "block": 1, "momentum_dtype": torch.float32},
         "float32": {"momentum_dtype": torch.float32},
         "nesterov": {"nesterov": True},
         "nesterov-heads": {"nesterov": True},
     }
-    return BAS(_groups(kind, model), **shared, **options.get(kind, {}))
+    return BAS(_groups(kind, model), **shared, **options.get(kind, {}), fused=False if plain else None)
 
 
 def _groups(kind: str, model: nn.Module) -> list[dict[str, Any]]:
@@ -123,8 +129,15 @@ def _groups(kind: str, model: nn.Module) -> list[dict[str, Any]]:
     return [{"params": rest}, {"params": chosen, **special[kind]}]
 
 
-def run_cell(cell: Cell) -> dict[str, Any]:
+def run_cell(cell: Cell, *, quick: bool = False) -> dict[str, Any]:
     """Train one cell. Runs in a worker.
+
+    Parameters
+    ----------
+    cell : Cell
+    quick : bool
+        BAS by plain torch, and part of the held-out data: for a few steps, a fresh worker would wait longer for the
+        kernel's compiler and for the scores than train.
 
     Returns
     -------
@@ -149,14 +162,17 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         before = made[0]
     else:
         problem = testbeds.problem(cell.problem) if not cell.batch else testbeds.text(cell.problem, batch=cell.batch)
+    if quick:
+        inputs, targets = problem.held_out
+        problem = replace(problem, held_out=(inputs[:_QUICK_WINDOWS], targets[:_QUICK_WINDOWS]))
     history = testbeds.train(
         problem,
-        lambda net: _start(cell, net, before),
+        lambda net: _start(cell, net, before, quick),
         cell.steps,
         cell.seed,
         model=model,
         evaluate_every=cell.steps // 4 if cell.steps >= 100 else cell.steps,
-        after_step=_switch(cell) if cell.switch else None,
+        after_step=_switch(cell, quick) if cell.switch else None,
     )
     return {
         "evaluated": list(history.evaluated),
@@ -167,26 +183,27 @@ def run_cell(cell: Cell) -> dict[str, Any]:
 
 
 def _start(
-    cell: Cell, net: nn.Module, before: torch.optim.Optimizer | None
+    cell: Cell, net: nn.Module, before: torch.optim.Optimizer | None, plain: bool
 ) -> torch.optim.Optimizer | tuple[torch.optim.Optimizer, ...]:
     if before is None or cell.fresh:
-        return make_optimizer("adamw" if cell.switch else cell.optimizer, cell.lr, net)
+        return make_optimizer("adamw" if cell.switch else cell.optimizer, cell.lr, net, plain=plain)
     for group in before.param_groups:
         # The schedule starts anew, at this run's rate.
         group.pop("initial_lr", None)
         group["lr"] = cell.lr
     if cell.optimizer == "adamw":
         return before
-    return BAS.from_adamw(before, nesterov=cell.optimizer == "nesterov")
+    return BAS.from_adamw(before, nesterov=cell.optimizer == "nesterov", fused=False if plain else None)
 
 
-def _switch(cell: Cell) -> Callable[..., torch.optim.Optimizer | None]:
+def _switch(cell: Cell, plain: bool) -> Callable[..., torch.optim.Optimizer | None]:
     def after_step(
         done: int, _: nn.Module, optimizers: tuple[torch.optim.Optimizer, ...]
     ) -> torch.optim.Optimizer | None:
         if done != cell.switch or cell.optimizer == "adamw":
             return None
-        return BAS.from_adamw(optimizers[0], nesterov=cell.optimizer == "nesterov")
+        nesterov = cell.optimizer == "nesterov"
+        return BAS.from_adamw(optimizers[0], nesterov=nesterov, fused=False if plain else None)
 
     return after_step
 
@@ -219,8 +236,9 @@ def run_cells(context: Context, cells: Sequence[Cell], description: str) -> dict
     with context.progress.task(description, total=len(cells)) as task:
         task.advance(len(results))
         # The longest first, so that no core waits for one at the end.
-        missing.sort(key=lambda cell: (cell.batch, cell.steps + cell.pretrain), reverse=True)
-        futures = {context.executor.submit(run_cell, cell): cell for cell in missing}
+        missing.sort(key=lambda cell: (cell.optimizer == "gefen", cell.batch, cell.steps + cell.pretrain), reverse=True)
+        quick = context.scale is Scale.SMOKE
+        futures = {context.executor.submit(run_cell, cell, quick=quick): cell for cell in missing}
         for future in as_completed(futures):
             cell = futures[future]
             results[cell] = future.result()

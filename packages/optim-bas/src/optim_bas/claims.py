@@ -95,7 +95,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         id="optim-bas/wire",
-        statement="Exchanging signs sends a 32nd of the bytes at the same loss",
+        statement="Exchanging signs sends a 32nd of the bytes, less a little for step sizes, at the same loss",
         source=ABSTRACT,
         paper="a communication-efficient variant that rests on the sign",
         run=run_wire,

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from optim_bas.step import Rule, Work
+    from optim_bas.step import Rule
+    from optim_bas.tiles import Work
 
 
 def functional_step(

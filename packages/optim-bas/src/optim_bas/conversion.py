@@ -9,15 +9,20 @@ from lemmata_core import InvalidInput
 
 from optim_bas.blocks import as_matrix, block_amax, block_mean, block_runs, read_layout, runs, write_back
 from optim_bas.fp8 import FORMATS, encode_with, scale_of
+from optim_bas.groups import GROUP_KEYS, check_overrides
+from optim_bas.sharding import is_dtensor, local, local_gradient, read_part
+from optim_bas.state import new_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
 
+    from optim_bas.blocks import Layout
     from optim_bas.optimizer import BAS
 
 # What a group of AdamW says that BAS understands in the same sense.
+_ADAMW_STATE = {"step", "exp_avg", "exp_avg_sq"}
 _SHARED = ("lr", "betas", "eps", "weight_decay", "maximize", "initial_lr")
 
 
@@ -25,10 +30,11 @@ def convert(cls: type[BAS], optimizer: torch.optim.Optimizer, overrides: dict[st
     """The work of `BAS.from_adamw`."""
     if not isinstance(optimizer, torch.optim.AdamW):
         raise InvalidInput.argument("optimizer", expected="a torch.optim.AdamW", got=type(optimizer).__name__)
+    check_overrides(overrides)
     groups = []
     for group in optimizer.param_groups:
         _refuse_amsgrad(group)
-        new = {key: group[key] for key in _SHARED if key in group}
+        new = _shared(group)
         new.update({key: value for key, value in overrides.items() if key != "exchange"})
         names = group.get("param_names")
         new["params"] = list(zip(names, group["params"])) if names else list(group["params"])
@@ -38,8 +44,17 @@ def convert(cls: type[BAS], optimizer: torch.optim.Optimizer, overrides: dict[st
         for param in group["params"]:
             state = optimizer.state.get(param)
             if state:
-                new_optimizer.state[param] = converted_state(state, param.shape, group)
+                sharded = is_dtensor(param) and group["algorithm"] == "bas"
+                new_optimizer.state[param] = (
+                    _converted_shard(state, param, group) if sharded else converted_state(state, param.shape, group)
+                )
     return new_optimizer
+
+
+def _shared(group: Mapping[str, Any]) -> dict[str, Any]:
+    """What BAS takes over of a group of AdamW; tensors as copies, since schedulers change them in place."""
+    kept = {key: group[key] for key in _SHARED if key in group}
+    return {key: value.detach().clone() if isinstance(value, torch.Tensor) else value for key, value in kept.items()}
 
 
 def converted_state(state: Mapping[str, Any], shape: torch.Size, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,6 +89,11 @@ def encoded_state(m: Tensor, group: Mapping[str, Any]) -> dict[str, Tensor]:
         return {"exp_avg": m.to(dtype, copy=True).contiguous()}
     layout = read_layout(m.shape, group["block"], group["block_dim"])
     scale = scale_of(block_amax(m.float(), layout), dtype)
+    return {"exp_avg": _codes(m, layout, scale, dtype), "exp_avg_scale": scale}
+
+
+def _codes(m: Tensor, layout: Layout, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """The codes of a momentum, shape of it, for one scale a block."""
     encoded = torch.zeros(layout.rows, layout.cols, dtype=torch.uint8, device=m.device)
     if m.numel():
         matrix, _ = as_matrix(m, layout)
@@ -81,16 +101,55 @@ def encoded_state(m: Tensor, group: Mapping[str, Any]) -> dict[str, Tensor]:
             to.copy_(encode_with(values.float(), own, dtype, None))
     code = torch.zeros(m.shape, dtype=torch.uint8, device=m.device)
     write_back(code, encoded, layout)
-    return {"exp_avg": code, "exp_avg_scale": scale}
+    return code
 
 
-def convert_checkpoint(checkpoint: dict[str, Any], **overrides: Any) -> dict[str, Any]:
+def _converted_shard(state: Mapping[str, Any], param: Tensor, group: Mapping[str, Any]) -> dict[str, Any]:
+    """`converted_state` of a sharded parameter: blocks that the sharding cuts are summed over their processes."""
+    own = new_state(param, group)
+    own["step"].fill_(float(state["step"]))
+    part = read_part(param, group["block"], group["block_dim"])
+    m, second = (local_gradient(param, state[key]).float() for key in ("exp_avg", "exp_avg_sq"))
+    kept = local(own["exp_avg_sq"])
+    if part.owner is None:
+        mean, amax = block_mean(second, part.layout), block_amax(m, part.layout)
+    else:
+        assert part.entries is not None  # noqa: S101 - known wherever blocks are cut
+        mean, amax = torch.zeros(2, kept.numel(), device=m.device)
+        mean.index_add_(0, part.owner, _reduced(second, part.layout, "sum"))
+        amax.scatter_reduce_(0, part.owner, _reduced(m.abs(), part.layout, "amax"), "amax")
+        for processes in part.groups:
+            torch.distributed.all_reduce(mean, group=processes)
+            torch.distributed.all_reduce(amax, op=torch.distributed.ReduceOp.MAX, group=processes)
+        mean /= part.entries
+    kept.copy_(mean.view(kept.shape))
+    dtype = group["momentum_dtype"]
+    if dtype not in FORMATS:
+        local(own["exp_avg"]).copy_(m)
+        return own
+    scale = scale_of(amax, dtype)
+    local(own["exp_avg_scale"]).copy_(scale.view(kept.shape))
+    rows = scale if part.owner is None else scale[part.owner]
+    local(own["exp_avg"]).copy_(_codes(m, part.layout, rows, dtype))
+    return own
+
+
+def _reduced(tensor: Tensor, layout: Layout, how: str) -> Tensor:
+    """The sums, or the largest entries, of the rows here; 0 for rows of no entries."""
+    matrix, _ = as_matrix(tensor, layout)
+    if layout.cols == 0:
+        return tensor.new_zeros(layout.rows)
+    return matrix.sum(dim=1) if how == "sum" else matrix.amax(dim=1)
+
+
+def convert_checkpoint(checkpoint: Any, **overrides: Any) -> Any:
     """A checkpoint with AdamW's state as one with BAS's.
 
     Parameters
     ----------
     checkpoint : dict
-        AdamW's ``state_dict()``, or a dict that holds one or more of them as values. Not changed.
+        AdamW's ``state_dict()``, or a dict that holds one or more of them, in dicts and lists of any depth (a training
+        loop's ``{"model": ..., "optimizer": ...}``, Lightning's ``optimizer_states``). Not changed.
     **overrides
         Arguments of `BAS`, for all groups.
 
@@ -102,15 +161,30 @@ def convert_checkpoint(checkpoint: dict[str, Any], **overrides: Any) -> dict[str
     Raises
     ------
     InvalidInput
-        If there is none, or it uses amsgrad.
+        If there is none, one is another optimizer's (BAS's own too), or it uses amsgrad.
     """
-    if _is_state_dict(checkpoint):
-        return _converted_state_dict(checkpoint, overrides)
-    found = {key: value for key, value in checkpoint.items() if _is_state_dict(value)}
+    check_overrides(overrides)
+    found: list[str] = []
+    converted = _converted(checkpoint, overrides, found)
     if not found:
         expected = "AdamW's state_dict(), or a dict that holds one"
-        raise InvalidInput.argument("checkpoint", expected=expected, got=f"keys {sorted(map(str, checkpoint))[:8]}")
-    return {**checkpoint, **{key: _converted_state_dict(value, overrides) for key, value in found.items()}}
+        got = f"keys {sorted(map(str, checkpoint))[:8]}" if isinstance(checkpoint, dict) else type(checkpoint).__name__
+        raise InvalidInput.argument("checkpoint", expected=expected, got=got)
+    return converted
+
+
+def _converted(value: Any, overrides: dict[str, Any], found: list[str]) -> Any:
+    if _is_state_dict(value):
+        found.append("state_dict")
+        return _converted_state_dict(value, overrides)
+    if isinstance(value, dict):
+        new = {key: _converted(item, overrides, found) for key, item in value.items()}
+    elif isinstance(value, list):
+        new = [_converted(item, overrides, found) for item in value]  # type: ignore[assignment]
+    else:
+        return value
+    # What holds no state of an optimizer is handed on as it is, of whatever subclass.
+    return new if found else value
 
 
 def _is_state_dict(value: object) -> bool:
@@ -120,22 +194,37 @@ def _is_state_dict(value: object) -> bool:
 def _converted_state_dict(state_dict: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     from optim_bas.optimizer import BAS
 
+    constructor = {key: value for key, value in overrides.items() if key not in GROUP_KEYS}
+    defaults = BAS([torch.nn.Parameter(torch.zeros(1))], **constructor).defaults
+    kept = {key: value for key, value in overrides.items() if key in defaults}
     groups, state = [], {}
     for group in state_dict["param_groups"]:
         _refuse_amsgrad(group)
-        defaults = BAS([torch.nn.Parameter(torch.zeros(1))], **overrides).defaults
-        new = {**defaults, **{key: group[key] for key in _SHARED if key in group}, **overrides}
+        new = {**defaults, **_shared(group), **kept}
         new.update({key: group[key] for key in ("params", "param_names") if key in group})
         groups.append(new)
         for key in group["params"]:
             old = state_dict["state"].get(key)
             if not old:
                 continue
-            if not {"step", "exp_avg", "exp_avg_sq"} <= set(old):
-                expected = "AdamW's state (step, exp_avg, exp_avg_sq)"
-                raise InvalidInput.argument("checkpoint", expected=expected, got=f"parameter {key} with {sorted(old)}")
+            _check_adamw_state(old, group, key)
             state[key] = converted_state(old, old["exp_avg"].shape, new)
     return {"state": state, "param_groups": groups}
+
+
+def _check_adamw_state(old: Mapping[str, Any], group: Mapping[str, Any], key: object) -> None:
+    """Refuse states that are not AdamW's: others keep tensors of the same names in another sense."""
+    tensors = {name for name, value in old.items() if isinstance(value, torch.Tensor) or name == "step"}
+    same = tensors == _ADAMW_STATE and tuple(old["exp_avg"].shape) == tuple(old["exp_avg_sq"].shape)
+    # Adam and RAdam decay the gradient unless this says otherwise; older checkpoints of AdamW lack it.
+    coupled = group.get("decoupled_weight_decay") is False and group.get("weight_decay", 0) != 0
+    if not same or coupled or "momentum_decay" in group or "algorithm" in group or not _is_floating(old):
+        got = f"parameter {key} with {sorted(tensors)}" + (" and a decay of the gradient" if coupled else "")
+        raise InvalidInput.argument("checkpoint", expected="AdamW's state (step, exp_avg, exp_avg_sq)", got=got)
+
+
+def _is_floating(old: Mapping[str, Any]) -> bool:
+    return bool(old["exp_avg"].is_floating_point() and old["exp_avg_sq"].is_floating_point())
 
 
 def _refuse_amsgrad(group: Mapping[str, Any]) -> None:

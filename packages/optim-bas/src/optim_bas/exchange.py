@@ -20,7 +20,7 @@ from optim_bas.adamw import step_adamw_group
 from optim_bas.blocks import Layout, block_runs, runs, write_back
 from optim_bas.paths import Item, works_of
 from optim_bas.signs import majority, pack_bits, unpack_bits
-from optim_bas.step import TILE_ENTRIES, step_work, tiles, write_weights
+from optim_bas.tiles import TILE_ENTRIES, step_work, tiles, write_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,6 +113,8 @@ def step_exchanged(optimizer: BAS) -> None:
     if not optimizer.replicas_checked:
         _check_replicas(optimizer, group)
         optimizer.replicas_checked = True
+    if _skips(optimizer, group):
+        return
     items = optimizer.all_items()
     given = [item.param.grad is not None for item in items]
     flags = torch.tensor([[has, _has_zero_code(item)] for has, item in zip(given, items)], dtype=torch.uint8)
@@ -132,16 +134,40 @@ def step_exchanged(optimizer: BAS) -> None:
             own = _own_step(item) if own is None else own
             own.zeros = bool(zeros)
             stepped.append(own)
-    if stepped:
-        combine = _votes if exchange.votes else _means
-        for own, update in zip(stepped, combine(stepped, workers, group)):
-            _apply(own, update)
-            own.item.state["step"] += 1
+    updates = (_votes if exchange.votes else _means)(stepped, workers, group) if stepped else []
+    dense = [param_group for param_group in optimizer.param_groups if param_group["algorithm"] == "adamw"]
+    for param_group in dense:
+        _average_gradients(param_group["params"], workers, group)
+    # All messages have arrived: from here on nobody can be left behind.
+    for own, update in zip(stepped, updates):
+        _apply(own, update)
+        own.item.state["step"] += 1
+    for param_group in dense:
+        step_adamw_group(param_group, optimizer.state)
     for param_group in optimizer.param_groups:
         param_group["workers"] = workers
-        if param_group["algorithm"] == "adamw":
-            _average_gradients(param_group["params"], workers, group)
-            step_adamw_group(param_group, optimizer.state)
+
+
+def _skips(optimizer: BAS, group: Any) -> bool:
+    """Whether a `GradScaler` found an infinity on any worker; if not, gradients are divided by its scale, as it would.
+
+    The scaler hands both numbers over as attributes (see `BAS._step_supports_amp_scaling`); without one there is no
+    message.
+    """
+    found = getattr(optimizer, "found_inf", None)
+    if found is None:
+        return False
+    worst = (found.detach() > 0).to(torch.uint8)
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX, group=group)
+    if worst:
+        return True
+    scale = getattr(optimizer, "grad_scale", None)
+    if scale is not None:
+        for param_group in optimizer.param_groups:
+            for param in param_group["params"]:
+                if param.grad is not None:
+                    param.grad.div_(scale.to(param.grad.device))
+    return False
 
 
 def _own_step(item: Item) -> _Sent:
@@ -278,9 +304,11 @@ def _apply(own: _Sent, update: Tensor) -> None:
 
 def _average_gradients(params: Sequence[Tensor], workers: int, group: Any) -> None:
     """The usual exchange, for tensors that AdamW steps: 32 bits an entry, gradients overwritten as DDP does."""
-    for param in params:
-        present = torch.tensor([param.grad is not None], dtype=torch.uint8, device=param.device)
-        dist.all_reduce(present, op=dist.ReduceOp.MAX, group=group)
+    if not params:
+        return
+    flags = torch.tensor([param.grad is not None for param in params], dtype=torch.uint8, device=params[0].device)
+    dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=group)
+    for param, present in zip(params, flags.tolist()):
         if present:
             if param.grad is None:
                 param.grad = torch.zeros_like(param)

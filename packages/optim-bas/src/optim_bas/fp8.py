@@ -8,6 +8,8 @@ import torch
 from lemmata_core import InvalidInput
 from torch import Tensor
 
+from optim_bas.checks import check_tensor
+
 ROUNDINGS = ("auto", "nearest", "stochastic")
 
 
@@ -109,8 +111,10 @@ def encode(
     InvalidInput
     """
     _check_dtype(dtype)
-    if not _is_floating(x):
-        raise InvalidInput.argument("x", expected="a floating-point tensor", got=x)
+    check_tensor("x", x)
+    scale = _fitting_scale(scale, x)
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise InvalidInput.argument("generator", expected="None or a torch.Generator", got=generator)
     if rounding not in ("nearest", "stochastic"):
         raise InvalidInput.argument("rounding", expected='"nearest" or "stochastic"', got=rounding)
     noise = None
@@ -161,6 +165,7 @@ def decode(code: Tensor, scale: Tensor, *, dtype: torch.dtype = torch.float8_e4m
     _check_dtype(dtype)
     if getattr(code, "dtype", None) != torch.uint8:
         raise InvalidInput.argument("code", expected="a tensor of uint8", got=code)
+    scale = _fitting_scale(scale, code)
     values = decode_with(code, torch.ones((), device=code.device), dtype)
     # The two codes of NaN look like 480 to the conversion by bits; no other code does.
     values = torch.where((code & 0x7F == 0x7F) if dtype == torch.float8_e4m3fn else values.isnan(), torch.nan, values)
@@ -183,8 +188,15 @@ def _decode_by_bits(code: Tensor) -> Tensor:
     return bits.view(torch.bfloat16).to(torch.float32).mul_(2.0**120)
 
 
-def _is_floating(x: object) -> bool:
-    return isinstance(x, Tensor) and x.is_floating_point()
+def _fitting_scale(scale: Tensor | float, against: Tensor) -> Tensor:
+    try:
+        made = torch.as_tensor(scale, dtype=torch.float32, device=against.device)
+        torch.broadcast_shapes(made.shape, against.shape)
+    except (RuntimeError, TypeError, ValueError):
+        expected = f"a number or tensor that broadcasts against shape {tuple(against.shape)}"
+        got = f"shape {tuple(scale.shape)}" if isinstance(scale, Tensor) else scale
+        raise InvalidInput.argument("scale", expected=expected, got=got) from None
+    return made
 
 
 def _check_dtype(dtype: torch.dtype) -> None:

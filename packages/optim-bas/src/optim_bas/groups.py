@@ -10,17 +10,22 @@ from lemmata_core import InvalidInput
 from torch import Tensor
 
 from optim_bas.blocks import read_layout
+from optim_bas.checks import FLOATS, check_betas, check_flag, check_number, check_scale
 from optim_bas.fp8 import MOMENTUM_DTYPES, ROUNDINGS
 from optim_bas.sharding import is_dtensor
-from optim_bas.step import check_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 ALGORITHMS = ("bas", "adamw")
 # Keys a group may carry beyond the constructor's arguments, and what they are without being named.
 # `workers` says of how many workers' own momenta the state is one: 1 where all have the same.
 GROUP_KEYS: dict[str, Any] = {"algorithm": "bas", "block_dim": 0, "stochastic_rounding": False, "workers": 1}
+# The constructor's keywords that a group keeps.
+KEYWORDS = (
+    *("lr", "betas", "eps", "weight_decay", "block", "scale", "nesterov", "momentum_dtype", "rounding", "seed"),
+    *("maximize", "fused"),
+)
 # Where torch has its one-kernel AdamW.
 _FUSED_ADAMW = ("cpu", "cuda", "mps", "xpu")
 _UNSUPPORTED = {
@@ -42,6 +47,19 @@ def check_unsupported(**given: object) -> None:
         _, expected = _UNSUPPORTED[name]
         if value:
             raise InvalidInput.argument(name, expected=expected, got=value)
+
+
+def check_overrides(keys: Iterable[str]) -> None:
+    """Refuse what neither the constructor nor a group knows: a misspelt option would be kept and never read.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    known = {*KEYWORDS, *_UNSUPPORTED, *GROUP_KEYS, "exchange"} - {"workers"}
+    for key in keys:
+        if key not in known:
+            raise InvalidInput.argument(key, expected=f"one of {', '.join(sorted(known))}", got="no option of BAS")
 
 
 def checked_exchange(exchange: Any) -> Any:
@@ -100,8 +118,9 @@ def check_group(group: Mapping[str, Any]) -> None:
         name = parameter_name(group, position)
         if param.is_complex():
             raise InvalidInput.argument("params", expected="real tensors", got=f"{name} of dtype {param.dtype}")
-        if param.requires_grad and not param.is_floating_point():
-            raise InvalidInput.argument("params", expected="floating-point tensors", got=f"{name} of {param.dtype}")
+        if param.requires_grad and param.dtype not in FLOATS:
+            expected = "floating-point tensors of 16 bits or more"
+            raise InvalidInput.argument("params", expected=expected, got=f"{name} of {param.dtype}")
         if bas:
             read_layout(param.shape, group["block"], group["block_dim"], name)
         if group["fused"]:
@@ -136,23 +155,22 @@ def _check_fused(param: Tensor, name: str, group: Mapping[str, Any]) -> None:
 
 def _check_numbers(group: Mapping[str, Any]) -> None:
     check_unsupported(**{name: group.get(name) for name in _UNSUPPORTED})
+    if group.get("exchange") is not None:
+        expected = "given to the optimizer, for all its groups"
+        raise InvalidInput.argument("exchange", expected=expected, got="one of a group")
     lr = group["lr"]
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise InvalidInput.argument(
             "lr", expected="a number or a tensor of one element", got=f"shape {tuple(lr.shape)}"
         )
     for key in ("lr", "weight_decay", "eps"):
-        _check_range(key, group[key], 0.0, float("inf"), "a finite number >= 0")
-    betas = group["betas"]
-    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise InvalidInput.argument("betas", expected="two numbers in [0, 1)", got=betas)
-    for beta in betas:
-        _check_range("betas", beta, 0.0, 1.0, "two numbers in [0, 1)")
+        check_number(key, group[key])
+    check_betas(group["betas"])
     check_scale(group["scale"])
     _check_choice("algorithm", group["algorithm"], ALGORITHMS)
     _check_choice("rounding", group["rounding"], ROUNDINGS)
     for key in ("nesterov", "maximize", "stochastic_rounding"):
-        _check_choice(key, group[key], (True, False))
+        check_flag(key, group[key])
     _check_choice("fused", group["fused"], (None, True, False))
     if group["momentum_dtype"] not in MOMENTUM_DTYPES:
         expected = f"one of {', '.join(map(str, MOMENTUM_DTYPES))}"
@@ -160,15 +178,6 @@ def _check_numbers(group: Mapping[str, Any]) -> None:
     seed = group["seed"]
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 63:
         raise InvalidInput.argument("seed", expected="an int in [0, 2^63)", got=seed)
-
-
-def _check_range(key: str, value: object, low: float, high: float, expected: str) -> None:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InvalidInput.argument(key, expected=expected, got=value) from None
-    if not low <= number < high:
-        raise InvalidInput.argument(key, expected=expected, got=value)
 
 
 def _check_choice(key: str, value: object, choices: tuple[object, ...]) -> None:

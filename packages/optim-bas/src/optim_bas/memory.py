@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+from lemmata_core import InvalidInput
 from torch import Tensor
 
 from optim_bas.groups import parameter_name
@@ -12,8 +14,6 @@ from optim_bas.sharding import local
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import torch
 
 ADAMW_BYTES = 8  # a parameter: two float32
 
@@ -50,7 +50,14 @@ def state_bytes(optimizer: torch.optim.Optimizer) -> StateBytes:
     Returns
     -------
     StateBytes
+
+    Raises
+    ------
+    InvalidInput
+        If it is no optimizer.
     """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InvalidInput.argument("optimizer", expected="a torch.optim.Optimizer", got=type(optimizer).__name__)
     by_tensor: dict[str, int] = {}
     entries = 0
     for number, group in enumerate(optimizer.param_groups):

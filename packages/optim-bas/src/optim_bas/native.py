@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from optim_bas.step import Place, Rule
+    from optim_bas.step import Rule
+    from optim_bas.tiles import Place
 
 # Entries of a block worked on at once: 128 kB of scratch, inside the second-level cache.
 CHUNK = 16_384
@@ -128,7 +129,10 @@ def _blocks(w, g, code, scales, v, shape, origin, real, nesterov, rms, random, k
             extent = np.sqrt(extent)
         a = _F(0.0)
         if extent != 0:
-            a = (extent / correction1) / (np.sqrt(v[b] / correction2) + eps)
+            root = np.sqrt(v[b] / correction2) + eps
+            # Without a second moment (its squares were below float32, or eps is 0) a block stays where it is.
+            if root != 0:
+                a = (extent / correction1) / root
         rate = a * lr
         one[0] = top
         amax = one.view(np.float32)[0]

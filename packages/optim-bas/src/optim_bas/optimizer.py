@@ -20,10 +20,10 @@ from optim_bas.groups import (
 )
 from optim_bas.paths import Item, step_items
 from optim_bas.sharding import check_gradient
-from optim_bas.state import check_loaded, new_state, restored
+from optim_bas.state import check_loaded, check_state, check_state_dict, new_state, restored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class BAS(torch.optim.Optimizer):
@@ -168,6 +168,15 @@ class BAS(torch.optim.Optimizer):
             for key, value in self.defaults.items():
                 group.setdefault(key, value)
 
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Told by this, `torch.amp.GradScaler` leaves it to the optimizer to skip a step.
+
+        Where gradients are local, one worker may find an infinity that the others do not: all have to skip with it, or
+        they would wait for its signs.
+        """
+        return self.exchange is not None
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient.
@@ -185,7 +194,8 @@ class BAS(torch.optim.Optimizer):
         Raises
         ------
         InvalidInput
-            For a sparse gradient, or one that its mesh has not summed yet (`Partial`). No parameter has moved then.
+            For a sparse gradient, one that its mesh has not summed yet (`Partial`), and a state that was made for
+            another shape, `block`, `block_dim` or `momentum_dtype`. No parameter has moved then.
         """
         loss = None
         if closure is not None:
@@ -199,7 +209,7 @@ class BAS(torch.optim.Optimizer):
     @_disable_dynamo
     def _update(self) -> None:
         for group in self.param_groups:
-            _check_gradients(group)
+            _check_gradients(group, self.state)
         if self.exchange is not None:
             from optim_bas.exchange import step_exchanged
 
@@ -276,9 +286,11 @@ class BAS(torch.optim.Optimizer):
         ValueError
             If the numbers of groups or parameters differ.
         InvalidInput
-            If the checkpoint's momenta were those of another number of workers, or it is AdamW's (see
-            `BAS.from_adamw` and the command ``optim-bas convert``).
+            If it is no state dict, its tensors' shapes are others than here, its momenta were those of another number
+            of workers, or it is AdamW's (see `BAS.from_adamw` and the command ``optim-bas convert``). The optimizer
+            is then as it was.
         """
+        check_state_dict(state_dict)
         final: dict[str, Any] = {}
 
         def complete(_: torch.optim.Optimizer, loaded: dict[str, Any]) -> dict[str, Any]:
@@ -288,7 +300,7 @@ class BAS(torch.optim.Optimizer):
                 for saved, own in pairs
             ]
             final.update(loaded, param_groups=groups + loaded["param_groups"][len(groups) :])
-            check_loaded(final, 1 if self.exchange is None else self.exchange.workers)
+            check_loaded(final, self.param_groups, 1 if self.exchange is None else self.exchange.workers)
             return final
 
         def restore(_: torch.optim.Optimizer) -> None:
@@ -335,11 +347,13 @@ class BAS(torch.optim.Optimizer):
         return cast("Self", convert(cls, optimizer, overrides))
 
 
-def _check_gradients(group: dict[str, Any]) -> None:
+def _check_gradients(group: dict[str, Any], states: Mapping[Tensor, Any]) -> None:
     for position, param in enumerate(group["params"]):
         grad = param.grad
         if grad is None:
             continue
+        if states.get(param):  # the options that shape it may have been changed, or the parameter
+            check_state(param, states[param], group, parameter_name(group, position))
         if grad.layout != torch.strided:
             expected = "a dense tensor (an embedding gives one with sparse=False)"
             name = parameter_name(group, position)

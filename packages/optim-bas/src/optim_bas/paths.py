@@ -12,7 +12,8 @@ from optim_bas.blocks import as_matrix, block_runs, runs, write_back
 from optim_bas.fp8 import is_stochastic
 from optim_bas.groups import native_available
 from optim_bas.sharding import CutTensor, Part, local, local_gradient, read_part, step_cut_tensors
-from optim_bas.step import Place, Rule, Work, keys, step_work
+from optim_bas.step import Rule
+from optim_bas.tiles import Place, Work, keys, step_work
 
 _HALF = (torch.bfloat16, torch.float16)
 

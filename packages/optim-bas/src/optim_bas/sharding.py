@@ -17,14 +17,16 @@ from lemmata_core import InvalidInput
 
 from optim_bas.blocks import Block, Layout, read_layout
 from optim_bas.fp8 import scale_of
-from optim_bas.step import Place, block_sums, finish_work, step_size
+from optim_bas.step import step_size
+from optim_bas.tiles import Place, block_sums, finish_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
-    from optim_bas.step import Rule, Work
+    from optim_bas.step import Rule
+    from optim_bas.tiles import Work
 
 
 def is_dtensor(tensor: Tensor) -> bool:

@@ -20,7 +20,16 @@ def pack_signs(x: Tensor) -> Tensor:
     -------
     torch.Tensor
         uint8, shape (ceil(n / 8),); the last byte is filled with zeros.
+
+    Raises
+    ------
+    InvalidInput
+        For what is not a dense tensor of real numbers.
     """
+    given: object = x
+    if not isinstance(given, Tensor) or given.layout != torch.strided or given.is_complex():
+        got = f"{given.dtype} in {given.layout}" if isinstance(given, Tensor) else type(given).__name__
+        raise InvalidInput.argument("x", expected="a dense tensor of real numbers", got=got)
     return pack_bits(x > 0)
 
 
@@ -42,8 +51,14 @@ def unpack_signs(packed: Tensor, numel: int) -> Tensor:
     Raises
     ------
     InvalidInput
-        If `packed` is not so many bytes.
+        If `packed` is not so many bytes, or `numel` no count.
     """
+    count: object = numel
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise InvalidInput.argument("numel", expected="an int >= 0", got=count)
+    bits: object = packed
+    if not isinstance(bits, Tensor):
+        raise InvalidInput.argument("packed", expected="a tensor of uint8", got=type(packed).__name__)
     return unpack_bits(packed, numel).mul_(2).sub_(1)
 
 

@@ -9,10 +9,11 @@ from lemmata_core import InvalidInput
 
 from optim_bas.blocks import as_matrix, block_runs, read_layout, runs, write_back
 from optim_bas.fp8 import FORMATS, decode
-from optim_bas.sharding import block_zeros
+from optim_bas.groups import parameter_name
+from optim_bas.sharding import block_zeros, is_dtensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
@@ -76,21 +77,81 @@ def decoded_momentum(param: Tensor, state: Mapping[str, Any], group: Mapping[str
     return whole
 
 
-def check_loaded(state_dict: Mapping[str, Any], workers: int) -> None:
-    """Refuse a checkpoint that is AdamW's, or holds one of several workers' own momenta where their number differs.
+def check_state(param: Tensor, state: Mapping[str, Any], group: Mapping[str, Any], name: str) -> None:
+    """Refuse a state that is not one of this parameter under this group's options.
+
+    Parameters
+    ----------
+    param : torch.Tensor
+    state : mapping
+    group : mapping
+        With `algorithm`, `block`, `block_dim` and `momentum_dtype`.
+    name : str
+        Of the parameter, for the error message.
+
+    Raises
+    ------
+    InvalidInput
+        For what AdamW keeps, for other shapes, blocks or dtypes, and for a whole state of a sharded parameter.
+    """
+    if group["algorithm"] == "adamw":
+        wanted: dict[str, Any] = {"exp_avg": (None, param.shape), "exp_avg_sq": (None, param.shape)}
+    else:
+        dtype = group["momentum_dtype"]
+        blocks = read_layout(param.shape, group["block"], group["block_dim"], name).state_shape
+        wanted = {"exp_avg": (torch.uint8 if dtype in FORMATS else dtype, param.shape)}
+        wanted["exp_avg_sq"] = (None, blocks)
+        if dtype in FORMATS:
+            wanted["exp_avg_scale"] = (torch.float32, blocks)
+    for key, (dtype, shape) in wanted.items():
+        kept = state.get(key)
+        ok = isinstance(kept, torch.Tensor) and tuple(kept.shape) == tuple(shape) and dtype in (None, kept.dtype)
+        if ok and key == "exp_avg" and is_dtensor(param) != is_dtensor(kept):  # type: ignore[arg-type]
+            expected = "a sharded state for a sharded parameter (torch.distributed.checkpoint.state_dict deals it out)"
+            raise InvalidInput.argument("state", expected=expected, got=f"{type(kept).__name__} for {name}")
+        if not ok:
+            got = f"{kept.dtype} of shape {tuple(kept.shape)}" if isinstance(kept, torch.Tensor) else "none"
+            expected = (
+                f"{name}'s {key} of shape {tuple(shape)}, as its block, block_dim and momentum_dtype say "
+                "(AdamW's state is turned into it by BAS.from_adamw or optim-bas convert)"
+            )
+            raise InvalidInput.argument("state", expected=expected, got=got)
+
+
+def check_state_dict(value: object) -> None:
+    """Refuse what is no optimizer's state dict.
 
     Raises
     ------
     InvalidInput
     """
-    for group in state_dict["param_groups"]:
-        if group.get("workers", 1) not in (1, workers):
+    if not isinstance(value, dict) or not {"state", "param_groups"} <= set(value):
+        expected = "a dict with state and param_groups"
+        raise InvalidInput.argument("state_dict", expected=expected, got=type(value).__name__)
+
+
+def check_loaded(state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], workers: int) -> None:
+    """Refuse a checkpoint whose states are not those of these groups' parameters.
+
+    Parameters
+    ----------
+    state_dict : mapping
+        Complete: its groups have every key.
+    groups : sequence of mapping
+        The optimizer's own.
+    workers : int
+        How many have an own momentum here.
+
+    Raises
+    ------
+    InvalidInput
+        Also if it holds one of several workers' own momenta, and their number differs.
+    """
+    for saved, group in zip(state_dict["param_groups"], groups):
+        if saved.get("workers", 1) not in (1, workers):
             expected = f"the momenta of {workers} workers (call average_momentum() on all of them before saving)"
-            raise InvalidInput.argument("state_dict", expected=expected, got=f"one of {group['workers']} workers' own")
-        coded = group["algorithm"] == "bas" and group["momentum_dtype"] in FORMATS
-        for key in group["params"]:
+            raise InvalidInput.argument("state_dict", expected=expected, got=f"one of {saved['workers']} workers' own")
+        for position, (key, param) in enumerate(zip(saved["params"], group["params"])):
             stored = state_dict["state"].get(key)
-            if stored and coded and "exp_avg_scale" not in stored:
-                expected = "a checkpoint of BAS (one of AdamW is turned into it by BAS.from_adamw or optim-bas convert)"
-                got = f"parameter {key} with {sorted(stored)}"
-                raise InvalidInput.argument("state_dict", expected=expected, got=got)
+            if stored:
+                check_state(param, stored, saved, parameter_name(group, position))

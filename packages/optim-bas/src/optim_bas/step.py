@@ -1,28 +1,15 @@
-"""One BAS step in plain torch: the readable reference, and the same mathematics tile by tile on a stored momentum.
-
-A tile is a view (rows, blocks, entries) of a tensor, so that every sum over a block is a sum over its last dimension.
-"""
+"""One BAS step in plain torch: the readable reference, and the pieces of its mathematics that every path shares."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from lemmata_core import InvalidInput
 from torch import Tensor
 
 from optim_bas.blocks import Block, as_matrix, block_runs, read_layout, runs, write_back
-from optim_bas.fp8 import FORMATS, decode_with, encode_with, noise_bits, round_at_random, scale_of, stream_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-SCALES = ("rms", "mean")
-# Entries worked on at once: what is decoded of a momentum at any time.
-TILE_ENTRIES = 262_144
-# Keeps the streams that round weights apart from those that round momenta.
-_WEIGHT_STREAM = 0x57454947
+from optim_bas.checks import check_betas, check_flag, check_number, check_scale, check_step, check_tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +91,7 @@ def bas_step(
     Raises
     ------
     InvalidInput
-        If shapes do not agree, or `block`, `scale` or `step` are none.
+        If shapes do not agree, a tensor is not of floating point, or another argument is out of range.
 
     Notes
     -----
@@ -115,16 +102,17 @@ def bas_step(
         a_b = (rms_b(m) / (1 - beta1^t)) / (sqrt(v_b / (1 - beta2^t)) + eps)
         theta <- theta (1 - lr weight_decay) - lr a_b sign(m)
     """
+    for name, tensor in {"param": param, "grad": grad, "momentum": momentum, "v": v}.items():
+        check_tensor(name, tensor)
+    _check_numbers(step, betas, eps, scale, nesterov)
+    for name, value in {"lr": lr, "weight_decay": weight_decay}.items():
+        check_number(name, value)
     layout = read_layout(param.shape, block)
     if grad.shape != param.shape or momentum.shape != param.shape:
         got = f"{tuple(param.shape)}, {tuple(grad.shape)} and {tuple(momentum.shape)}"
         raise InvalidInput.argument("param, grad, momentum", expected="three tensors of one shape", got=got)
     if v.numel() != layout.count:
         raise InvalidInput.argument("v", expected=f"{layout.count} entries, one a block", got=f"shape {tuple(v.shape)}")
-    check_scale(scale)
-    number: object = step
-    if not isinstance(number, int) or number < 1:
-        raise InvalidInput.argument("step", expected="an int >= 1", got=step)
     rule = Rule(step, lr, *betas, eps, weight_decay, scale, nesterov)
     with torch.no_grad():
         if param.numel() == 0:
@@ -190,7 +178,9 @@ def block_scale(
     By the Cauchy-Schwarz inequality a_b is at most sqrt(sum_k w1_k^2 / w2_k), where w1 and w2 are the weights that
     direction and second moment give to the gradient of step k: 1.165 in the long run for betas (0.9, 0.95).
     """
-    check_scale(scale)
+    check_tensor("direction", direction)
+    check_tensor("v", v)
+    _check_numbers(step, betas, eps, scale, nesterov)
     lead = len(v.shape)
     while lead and v.shape[lead - 1] == 1 and not (lead <= direction.ndim and tuple(v.shape) == direction.shape[:lead]):
         lead -= 1
@@ -198,20 +188,19 @@ def block_scale(
         expected = f"the shape {tuple(direction.shape)} of the direction without the dimensions of a block"
         raise InvalidInput.argument("v", expected=expected, got=f"shape {tuple(v.shape)}")
     rule = Rule(step, 1.0, *betas, eps, 0.0, scale, nesterov)
+    if direction.numel() == 0:
+        return torch.zeros_like(v)
     x = direction.reshape(*direction.shape[:lead], -1)
     size = size_of(x, rule).squeeze(-1) / x.shape[-1]
     return step_size(size, v.reshape(size.shape), rule).reshape(v.shape)
 
 
-def check_scale(scale: object) -> None:
-    """Refuse what is not a scale.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    if scale not in SCALES:
-        raise InvalidInput.argument("scale", expected='"rms" or "mean"', got=scale)
+def _check_numbers(step: object, betas: object, eps: object, scale: object, nesterov: object) -> None:
+    check_step(step)
+    check_betas(betas)
+    check_number("eps", eps)
+    check_scale(scale)
+    check_flag("nesterov", nesterov)
 
 
 def average(m: Tensor, g: Tensor, rule: Rule) -> Tensor:
@@ -241,223 +230,12 @@ def step_size(
     size = mean.sqrt() if rule.scale == "rms" else mean
     c1 = rule.correction1 if correction1 is None else correction1
     c2 = rule.correction2 if correction2 is None else correction2
-    a = (size / c1) / ((v / c2).sqrt() + rule.eps)
-    # 0/0 with eps = 0 is a block without history.
-    return torch.where(size == 0, 0.0, a)
+    root = (v / c2).sqrt() + rule.eps
+    # With eps = 0 a block without history is 0/0, and one whose squares were below float32 may be more than 0 over 0.
+    return torch.where((size == 0) | (root == 0), 0.0, (size / c1) / root)
 
 
 def move(w: Tensor, x: Tensor, a: Tensor, rule: Rule, lr: float | Tensor | None = None) -> Tensor:
     """``w (1 - lr weight_decay) - lr a sign(x)``; the rule's own `lr` unless given."""
     rate = rule.lr if lr is None else lr
     return w * (1 - rate * rule.weight_decay) - x.sign() * (a * rate)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run of a tensor lies in the whole (global) matrix, for the random streams.
-
-    Attributes
-    ----------
-    start : int
-        Index of its first entry.
-    row_stride, block_stride : int
-        Entries from one row, one block, to the next.
-    """
-
-    start: int
-    row_stride: int
-    block_stride: int
-
-    def index(self, at: tuple[slice, slice, slice], device: torch.device) -> Tensor:
-        """Indices of the entries of a tile."""
-        r, q, s = (torch.arange(part.start, part.stop, device=device) for part in at)
-        return self.start + r.view(-1, 1, 1) * self.row_stride + q.view(1, -1, 1) * self.block_stride + s.view(1, 1, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One run of one tensor, to be stepped.
-
-    Attributes
-    ----------
-    param, grad, code : torch.Tensor
-        Views (rows, blocks, entries); `code` is the stored momentum.
-    scale : torch.Tensor or None
-        Of the stored momentum, (rows, blocks, 1); None where it is a plain float.
-    v : torch.Tensor
-        float32, (rows, blocks, 1).
-    dtype : torch.dtype
-        Of the momentum.
-    rule : Rule
-    place : Place
-    key, weight_key : int or None
-        Of the random streams that round the momentum and the weight; None: to nearest.
-    """
-
-    param: Tensor
-    grad: Tensor
-    code: Tensor
-    scale: Tensor | None
-    v: Tensor
-    dtype: torch.dtype
-    rule: Rule
-    place: Place
-    key: int | None = None
-    weight_key: int | None = None
-
-
-def keys(seed: int, step: int, tensor: int) -> tuple[int, int]:
-    """The keys of one tensor's two random streams in one step: of its momentum, of its weight."""
-    return stream_key(seed, step, tensor), stream_key(seed ^ _WEIGHT_STREAM, step, tensor)
-
-
-@dataclass(slots=True)
-class Sums:
-    """What a block's step needs to know of all its entries; each shape (rows, blocks, 1)."""
-
-    squares: Tensor
-    sizes: Tensor
-    amax: Tensor
-
-    def add(self, other: Sums) -> None:
-        """Take in the sums of another piece of the same blocks."""
-        self.squares += other.squares
-        self.sizes += other.sizes
-        torch.maximum(self.amax, other.amax, out=self.amax)
-
-
-_At = tuple[slice, slice, slice]
-
-
-def step_work(work: Work, tile_entries: int = TILE_ENTRIES, signs: Tensor | None = None) -> Tensor | None:
-    """One step, in place; no more than `tile_entries` of the momentum exist as float32 at a time.
-
-    Parameters
-    ----------
-    work : Work
-    tile_entries : int
-    signs : torch.Tensor, optional
-        int8, shape of the parameter's view. Where given, the weights stay and the signs of the direction are put here.
-
-    Returns
-    -------
-    torch.Tensor or None
-        With `signs` the step sizes, (rows, blocks, 1).
-    """
-    sizes = None if signs is None else torch.zeros_like(work.v)
-    for rows, blocks, pieces in tiles(work.param, tile_entries):
-        at = (rows, blocks)
-        kept = new_momentum(work, (*at, pieces[0]))
-        sums = sums_of(kept, work.rule)
-        for piece in pieces[1:]:
-            sums.add(sums_of(new_momentum(work, (*at, piece)), work.rule))
-        a = finish_sums(work, at, sums, work.param.shape[-1])
-        new_scale = scale_of(sums.amax, work.dtype) if work.scale is not None else None
-        for piece in pieces:
-            g, m = kept if len(pieces) == 1 else new_momentum(work, (*at, piece))
-            x = direction(m, g, work.rule)
-            if signs is None:
-                move_tile(work, (*at, piece), x, a)
-            else:
-                signs[(*at, piece)].copy_(x.sign())
-            save_momentum(work, (*at, piece), m, new_scale)
-        if work.scale is not None and new_scale is not None:
-            work.scale[at].copy_(new_scale)
-        if sizes is not None:
-            sizes[at].copy_(a)
-    return sizes
-
-
-def block_sums(work: Work, tile_entries: int = TILE_ENTRIES) -> Sums:
-    """The sums of all blocks, each (rows, blocks, 1), changing nothing: what is added up over processes."""
-    found = Sums(*(torch.zeros(*work.param.shape[:2], 1, device=work.param.device) for _ in range(3)))
-    for rows, blocks, pieces in tiles(work.param, tile_entries):
-        sums = sums_of(new_momentum(work, (rows, blocks, pieces[0])), work.rule)
-        for piece in pieces[1:]:
-            sums.add(sums_of(new_momentum(work, (rows, blocks, piece)), work.rule))
-        for name in ("squares", "sizes", "amax"):
-            getattr(found, name)[rows, blocks] = getattr(sums, name)
-    return found
-
-
-def finish_work(work: Work, a: Tensor, new_scale: Tensor | None, tile_entries: int = TILE_ENTRIES) -> None:
-    """Move weights and store momenta where the blocks' step sizes and scales are known: each (rows, blocks, 1)."""
-    for rows, blocks, pieces in tiles(work.param, tile_entries):
-        for piece in pieces:
-            at = (rows, blocks, piece)
-            g, m = new_momentum(work, at)
-            move_tile(work, at, direction(m, g, work.rule), a[rows, blocks])
-            save_momentum(work, at, m, None if new_scale is None else new_scale[rows, blocks])
-
-
-def tiles(shape_of: Tensor, tile_entries: int) -> Iterator[tuple[slice, slice, list[slice]]]:
-    """Slices of rows and blocks, and the pieces into which their blocks are cut where one alone is too long."""
-    rows, blocks, size = shape_of.shape
-    if rows * blocks * size == 0:
-        return
-    if shape_of.device.type != "cpu":
-        # An accelerator wants few large kernels; the momentum of 16 million entries is 64 MB.
-        tile_entries = max(tile_entries, 1 << 24)
-    height = max(1, tile_entries // (blocks * size))
-    width = blocks if height > 1 or blocks * size <= tile_entries else max(1, tile_entries // size)
-    length = min(size, tile_entries)
-    pieces = [slice(s, min(s + length, size)) for s in range(0, size, length)]
-    for r in range(0, rows, height):
-        for q in range(0, blocks, width):
-            yield slice(r, min(r + height, rows)), slice(q, min(q + width, blocks)), pieces
-
-
-def new_momentum(work: Work, at: _At) -> tuple[Tensor, Tensor]:
-    """A tile's gradient (signed, float32 or float64) and momentum after it."""
-    wide = torch.float64 if work.param.dtype == torch.float64 else torch.float32
-    g = work.grad[at].to(wide)
-    if work.rule.maximize:
-        g = -g
-    stored = work.code[at]
-    m = stored if work.scale is None else decode_with(stored, work.scale[at[:2]], work.dtype)
-    return g, average(m.to(wide), g, work.rule)
-
-
-def sums_of(tile: tuple[Tensor, Tensor], rule: Rule) -> Sums:
-    """The sums over the blocks of a tile, or over these pieces of them."""
-    g, m = tile
-    return Sums(
-        (g * g).sum(dim=-1, keepdim=True),
-        size_of(direction(m, g, rule), rule),
-        m.abs().amax(dim=-1, keepdim=True).float(),
-    )
-
-
-def finish_sums(work: Work, at: tuple[slice, slice], sums: Sums, entries: int | Tensor) -> Tensor:
-    """Update the blocks' second moments, and return their step sizes."""
-    v, rule = work.v[at], work.rule
-    new = rule.beta2 * v + (1 - rule.beta2) * (sums.squares / entries)
-    v.copy_(new)
-    return step_size(sums.sizes / entries, new, rule)
-
-
-def move_tile(work: Work, at: _At, x: Tensor, a: Tensor) -> None:
-    """Move a tile's weights, rounded once to their dtype."""
-    target = work.param[at]
-    write_weights(work, at, move(target.to(x.dtype), x, a, work.rule))
-
-
-def write_weights(work: Work, at: _At, moved: Tensor) -> None:
-    """Store moved weights, at random between their neighbours where a stream says so."""
-    target = work.param[at]
-    if work.weight_key is not None and target.dtype in (torch.bfloat16, torch.float16):
-        noise = noise_bits(work.place.index(at, target.device), work.weight_key)
-        moved = round_at_random(moved, target.dtype, noise)
-    target.copy_(moved)
-
-
-def save_momentum(work: Work, at: _At, m: Tensor, scale: Tensor | None) -> None:
-    """Store a tile's momentum in its dtype."""
-    target = work.code[at]
-    noise = None if work.key is None else noise_bits(work.place.index(at, target.device), work.key)
-    if scale is not None and work.dtype in FORMATS:
-        target.copy_(encode_with(m.float(), scale, work.dtype, noise))
-    elif noise is not None and target.dtype == torch.bfloat16:
-        target.copy_(round_at_random(m.float(), target.dtype, noise))
-    else:
-        target.copy_(m)

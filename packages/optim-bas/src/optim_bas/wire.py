@@ -46,7 +46,7 @@ def settled_bytes_sent() -> int:
 
     last, now = -1, bytes_sent()
     while last != now:
-        time.sleep(0.2)
+        time.sleep(0.05)
         last, now = now, bytes_sent()
     return now
 

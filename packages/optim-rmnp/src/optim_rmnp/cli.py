@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -180,17 +181,19 @@ def train(
         made = make_optimizers(optimizer, rate, model)
         return made
 
-    with Progress().task(f"{optimizer}, learning rate {rate:g}", total=steps) as task:
+    every = max(1, positive_int(steps, "--steps") // 4)
+    with ExitStack() as stack:
+        # Opened first: a folder that cannot be written to is better met before the training than after it.
+        file = stack.enter_context(atomic_write(save, "wb")) if save is not None else None
+        task = stack.enter_context(Progress().task(f"{optimizer}, learning rate {rate:g}", total=steps))
 
         def show(done: int, *_: object) -> None:
             task.advance()
             if not as_json and done % every == 0:
                 task.note(f"step {done}")
 
-        every = max(1, positive_int(steps, "--steps") // 4)
         history = testbeds.train(problem, make, steps, seed, evaluate_every=every, after_step=show)
-    if save is not None:
-        with atomic_write(save, "wb") as file:
+        if file is not None:
             torch.save(made[0].state_dict(), file)
     if as_json:
         emit(history_fields(history, optimizer, rate), as_json=True)

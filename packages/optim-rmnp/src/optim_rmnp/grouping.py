@@ -86,7 +86,7 @@ def param_groups(
         if nn.parameter.is_lazy(param):
             raise InvalidInput.argument("model", expected="parameters with a shape (run lazy modules once)", got=name)
         keys = dict(adamw)
-        if param.ndim < 2 or isinstance(module, _NORMS):
+        if param.ndim < 2 or isinstance(module, _NORMS) or _is_vector(module, name):
             keys["weight_decay"] = 0.0
         elif policy == "all" or not (isinstance(module, _EMBEDDINGS) or module in head_modules):
             keys = rmnp | _orientation(module, name, param)
@@ -152,6 +152,17 @@ def _find_head(model: nn.Module, head: nn.Module | str | None) -> nn.Module | No
         module for name, module in linears.items() if name.rpartition(".")[2].endswith(HEAD_NAMES)
     ]
     return named[-1] if named else None
+
+
+def _is_vector(module: nn.Module, name: str) -> bool:
+    """Whether a tensor of two or more dimensions is a vector by its meaning: the lengths of `weight_norm`, a bias."""
+    leaf = name.rpartition(".")[2]
+    if isinstance(module, nn.MultiheadAttention) and leaf in ("bias_k", "bias_v"):
+        return True
+    if isinstance(module, nn.utils.parametrize.ParametrizationList):
+        kinds = {type(parametrization).__name__ for parametrization in module}
+        return leaf == "original0" and "_WeightNorm" in kinds
+    return leaf.endswith("_g") and hasattr(module, f"{leaf[:-2]}_v")
 
 
 def _orientation(module: nn.Module, name: str, param: Tensor) -> dict[str, Any]:

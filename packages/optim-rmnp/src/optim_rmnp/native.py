@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 import torch
+from numba import types
+from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,15 +139,39 @@ def _columns(w, g, m, first, last, decay, rate, new, mu, nesterov, eps, sign, ho
                     wi[j] = _move(wi[j], shrink[j], factor[j], mi[j])
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """One matrix to be stepped: float32 on a CPU, contiguous, shape (m, n), or (n, m) if `transposed`."""
+def _pointer(_context, _address):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """The address of float32 entries as a pointer."""
+    pointer = types.CPointer(types.float32)
 
-    param: Tensor
-    grad: Tensor
-    momentum_buffer: Tensor
-    rule: Rule
-    transposed: bool = False
+    def generate(context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], context.get_value_type(pointer))
+
+    return pointer(types.int64), generate
+
+
+_floats: Any = intrinsic(_pointer)
+_carray: Any = numba.carray  # type: ignore[attr-defined]
+
+
+@numba.njit(nogil=True, cache=True)
+def _run(table, numbers, begin, end):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """Pieces `begin` to `end` of the tables that `_tables` makes."""
+    for k in range(begin, end):
+        shape = (table[k, 3], table[k, 4])
+        w = _carray(_floats(table[k, 0]), shape)
+        g = _carray(_floats(table[k, 1]), shape)
+        m = _carray(_floats(table[k, 2]), shape)
+        first, last = table[k, 5], table[k, 6]
+        transposed, nesterov, hold = table[k, 7] != 0, table[k, 8] != 0, table[k, 9] != 0
+        decay, rate, new, mu, eps, sign = numbers[k]
+        if transposed:
+            _columns(w, g, m, first, last, decay, rate, new, mu, nesterov, eps, sign, hold)
+        else:
+            _rows(w, g, m, first, last, decay, rate, new, mu, nesterov, eps, sign, hold)
+
+
+# param, grad, momentum buffer, rule, transposed: float32 on a CPU, contiguous, shape (m, n), or (n, m) if transposed.
+Matrix = tuple["Tensor", "Tensor", "Tensor", "Rule", bool]
 
 
 def step_matrices(matrices: Sequence[Matrix]) -> None:
@@ -154,54 +179,66 @@ def step_matrices(matrices: Sequence[Matrix]) -> None:
 
     Parameters
     ----------
-    matrices : sequence of Matrix
+    matrices : sequence of (param, grad, momentum_buffer, rule, transposed)
+        Tensors in float32 on a CPU, contiguous, of shape (m, n), or (n, m) if `transposed`.
 
     Notes
     -----
     A row is computed by one thread whatever their number, so the bits do not depend on it.
     """
-    threads = torch.get_num_threads()
-    pieces = [piece for matrix in matrices for piece in _pieces(matrix, threads)]
-    if threads == 1 or len(pieces) == 1:
-        for piece in pieces:
-            _run(piece)
+    if not matrices:
         return
-    for _ in _pool(threads).map(_run, pieces):
+    threads = torch.get_num_threads()
+    table, numbers, runs = _tables(matrices, threads)
+    if len(runs) == 1:
+        _run(table, numbers, 0, len(table))
+        return
+    for _ in _pool(threads).map(lambda run: _run(table, numbers, *run), runs):
         pass
 
 
-_Piece = tuple[Matrix, int, int]
+def _tables(
+    matrices: Sequence[Matrix], threads: int
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float32]], list[tuple[int, int]]]:
+    """What the kernel reads, a row a piece, and which runs of pieces are worth a thread's while.
+
+    Addresses and numbers go in two tables: handing a kernel three arrays a matrix costs more than a small matrix does.
+    """
+    table: list[tuple[int, ...]] = []
+    numbers: list[tuple[float, ...]] = []
+    runs: list[tuple[int, int]] = []
+    constants: dict[int, tuple[float, ...]] = {}
+    begin = entries = 0
+    for param, grad, momentum_buffer, rule, transposed in matrices:
+        height, width = param.shape
+        size = height * width
+        rows = width if transposed else height
+        shares = 1 if threads == 1 else max(1, min(threads, size // _PIECE))
+        share = max(1, -(-rows // shares))
+        if transposed:
+            share = -(-share // _LINE) * _LINE
+        values = constants.get(id(rule))
+        if values is None:
+            values = constants[id(rule)] = _constants(rule)
+        head = (param.data_ptr(), grad.data_ptr(), momentum_buffer.data_ptr(), height, width)
+        tail = (transposed, rule.nesterov, rule.hold)
+        for first in range(0, rows, share):
+            last = min(first + share, rows)
+            table.append((*head, first, last, *tail))
+            numbers.append(values)
+            entries += (last - first) * (size // rows)
+            if threads > 1 and entries >= _PIECE:
+                runs.append((begin, len(table)))
+                begin, entries = len(table), 0
+    if begin < len(table):
+        runs.append((begin, len(table)))
+    return np.array(table, np.int64), np.array(numbers, np.float32), runs
 
 
-def _pieces(matrix: Matrix, threads: int) -> list[_Piece]:
-    rows = matrix.param.shape[1 if matrix.transposed else 0]
-    count = 1 if threads == 1 else max(1, min(threads, matrix.param.numel() // _PIECE))
-    height = max(1, -(-rows // count))
-    if matrix.transposed:
-        height = -(-height // _LINE) * _LINE
-    return [(matrix, start, min(start + height, rows)) for start in range(0, rows, height)]
-
-
-def _run(piece: _Piece) -> None:
-    matrix, first, last = piece
-    rule = matrix.rule
-    kernel = _columns if matrix.transposed else _rows
-    kernel(
-        # Detached, since gradient mode belongs to a thread: in a pool's it is on.
-        matrix.param.detach().numpy(),
-        matrix.grad.detach().numpy(),
-        matrix.momentum_buffer.detach().numpy(),
-        first,
-        last,
-        np.float32(1 - float(rule.lr) * rule.weight_decay),
-        np.float32(float(rule.lr) * rule.scale),
-        np.float32(1 - rule.momentum),
-        np.float32(rule.momentum),
-        rule.nesterov,
-        np.float32(rule.eps),
-        np.float32(-1 if rule.maximize else 1),
-        rule.hold,
-    )
+def _constants(rule: Rule) -> tuple[float, ...]:
+    lr = float(rule.lr)
+    sign = -1 if rule.maximize else 1
+    return 1 - lr * rule.weight_decay, lr * rule.scale, 1 - rule.momentum, rule.momentum, rule.eps, sign
 
 
 _pools: dict[int, ThreadPoolExecutor] = {}

@@ -15,7 +15,7 @@ from optim_rmnp.layout import Layout, matrix_views, read_layout
 from optim_rmnp.row_norm import LEAST_EPS, update_scale
 from optim_rmnp.sharding import (
     CutMatrix,
-    check_gradient,
+    gradient_fault,
     is_dtensor,
     local,
     local_gradient,
@@ -196,22 +196,31 @@ class RMNP(torch.optim.Optimizer):
         written_back: list[tuple[Tensor, Tensor]] = []
         rules: dict[Layout, Rule] = {}
         for offset, param in enumerate(group["params"]):
-            if param.grad is None:
+            grad = param.grad
+            if grad is None:
                 continue
             layout = read_layout(param.shape, group, "a parameter")
             rule = rules.get(layout) or rules.setdefault(layout, _rule(group, layout))
-            tensors = [param, param.grad, self._momentum(param, group)]
+            momentum = self._momentum(param, group)
+            rounding = self._rounding(param, group, position + offset)
+            sharded = is_dtensor(param)
+            if param.ndim == 2 and not sharded:
+                if layout.transposed:
+                    whole.append((param.t(), grad.t(), momentum.t(), rule, rounding))
+                else:
+                    whole.append((param, grad, momentum, rule, rounding))
+                continue
+            tensors = [param, grad, momentum]
             groups: tuple[Any, ...] = ()
-            if is_dtensor(param):
-                tensors = [local(param), local_gradient(param, param.grad), local(tensors[2])]
+            if sharded:
+                tensors = [local(param), local_gradient(param, grad), local(momentum)]
                 groups = reduction_groups(param, layout.input_dims)
             if param.ndim > 2:
                 _make_viewable(tensors, written_back)
-            rounding = self._rounding(param, group, position + offset)
             for w, g, m in zip(*(matrix_views(t, layout) for t in tensors)):
                 if groups:
                     cut.append(CutMatrix(w, g, m, rule, groups, rounding))
-                elif w.numel():
+                else:
                     whole.append((w, g, m, rule, rounding))
         _step_whole(whole, group["fused"])
         if cut:
@@ -221,10 +230,11 @@ class RMNP(torch.optim.Optimizer):
 
     def _momentum(self, param: Tensor, group: dict[str, Any]) -> Tensor:
         state = self.state[param]
-        if "momentum_buffer" not in state:
+        momentum: Tensor | None = state.get("momentum_buffer")
+        if momentum is None:
             dtype = group["momentum_dtype"] or param.dtype
-            state["momentum_buffer"] = torch.zeros_like(param, dtype=dtype, memory_format=torch.contiguous_format)
-        momentum: Tensor = state["momentum_buffer"]
+            momentum = torch.zeros_like(param, dtype=dtype, memory_format=torch.contiguous_format)
+            state["momentum_buffer"] = momentum
         return momentum
 
     def _rounding(self, param: Tensor, group: dict[str, Any], index: int) -> torch.Generator | None:
@@ -345,18 +355,24 @@ def _rule(group: dict[str, Any], layout: Layout) -> Rule:
 
 
 def _check_gradients(group: dict[str, Any]) -> None:
+    checked = set()
     for position, param in enumerate(group["params"]):
         grad = param.grad
         if grad is None:
             continue
-        if group["algorithm"] == "rmnp":  # its keys may have been changed or loaded since they were checked
-            layout = read_layout(param.shape, group, "a parameter")
+        shape = param.shape
+        if shape not in checked and group["algorithm"] == "rmnp":
+            # The group's keys may have been changed or loaded since they were checked.
+            layout = read_layout(shape, group, "a parameter")
             update_scale(layout.rows, layout.fan_in, group["adjust_lr_fn"])
+            checked.add(shape)
         if grad.layout != torch.strided:
             expected = "a dense tensor (an embedding gives one with sparse=False)"
             name = parameter_name(group, position)
             raise InvalidInput.argument(f"gradient of {name}", expected=expected, got=f"layout {grad.layout}")
-        check_gradient(param, grad, parameter_name(group, position))
+        if fault := gradient_fault(param, grad):
+            expected, got = fault
+            raise InvalidInput.argument(f"gradient of {parameter_name(group, position)}", expected=expected, got=got)
 
 
 _Work = tuple[Tensor, Tensor, Tensor, Rule, "torch.Generator | None"]
@@ -373,39 +389,41 @@ def _make_viewable(tensors: list[Tensor], written_back: list[tuple[Tensor, Tenso
 
 def _step_whole(work: list[_Work], fused: bool | None) -> None:
     """Step matrices whose rows are here in full, each on the fastest path that takes it."""
-    native, compiled, plain = [], [], []
+    native: list[Any] = []
+    compiled, plain = [], []
     use_native = fused is not False and native_available()
     for item in work:
-        w, _, m, _, rounding = item
-        if use_native and _is_native(w, m):
-            native.append(item)
+        w, g, m, rule, rounding = item
+        if not w.numel():
+            continue
+        transposed = _native_order(w, m) if use_native else None
+        if transposed is not None:
+            if transposed:
+                w, g, m = w.t(), g.t(), m.t()
+            if g.dtype is not torch.float32 or not g.is_contiguous():
+                g = g.to(torch.float32).contiguous()
+            native.append((w, g, m, rule, transposed))
         elif fused is not False and w.device.type == "cuda" and rounding is None:
             compiled.append(item)
         else:
             plain.append(item)
     if native:
-        _step_native(native)
+        from optim_rmnp.native import step_matrices  # numba is heavy: only now
+
+        step_matrices(native)
     if compiled:
         _step_compiled(compiled)
     for w, g, m, rule, rounding in plain:
         step_blocked(w, g, m, rule, rounding=rounding)
 
 
-def _is_native(w: Tensor, m: Tensor) -> bool:
-    same = w.dtype == m.dtype == torch.float32 and w.device.type == m.device.type == "cpu"
-    return same and ((w.is_contiguous() and m.is_contiguous()) or (w.t().is_contiguous() and m.t().is_contiguous()))
-
-
-def _step_native(work: list[_Work]) -> None:
-    from optim_rmnp import native  # numba is heavy: only now
-
-    matrices = []
-    for w, g, m, rule, _ in work:
-        transposed = not (w.is_contiguous() and m.is_contiguous())
-        if transposed:
-            w, g, m = w.t(), g.t(), m.t()
-        matrices.append(native.Matrix(w, g.to(torch.float32).contiguous(), m, rule, transposed))
-    native.step_matrices(matrices)
+def _native_order(w: Tensor, m: Tensor) -> bool | None:
+    """Whether the kernel reads the matrix transposed; None if it does not take it."""
+    if not (w.dtype is m.dtype is torch.float32 and w.is_cpu and m.is_cpu):
+        return None
+    if w.is_contiguous() and m.is_contiguous():
+        return False
+    return True if w.t().is_contiguous() and m.t().is_contiguous() else None
 
 
 def _step_compiled(work: list[_Work]) -> None:

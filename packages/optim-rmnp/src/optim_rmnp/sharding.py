@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from lemmata_core import InvalidInput
 
 from optim_rmnp.row_norm import compute_dtype
 from optim_rmnp.step import BLOCK_ENTRIES, Rule, apply, average, look_ahead
@@ -40,21 +39,19 @@ def local_gradient(param: Tensor, grad: Tensor) -> Tensor:
     return local(grad)
 
 
-def check_gradient(param: Tensor, grad: Tensor, name: str) -> None:
-    """Refuse gradients whose step would be wrong.
+def gradient_fault(param: Tensor, grad: Tensor) -> tuple[str, str] | None:
+    """What is expected and what came instead, for gradients whose step would be wrong; None where all is well.
 
-    Raises
-    ------
-    InvalidInput
-        For a `Partial` gradient (not summed yet), or a DTensor against a plain tensor.
+    At fault are a `Partial` gradient (not summed yet), a DTensor against a plain tensor, and another shape.
     """
     sharded = is_dtensor(param)
     if sharded != is_dtensor(grad):
-        expected = "parameter and gradient both DTensor or both plain tensors"
-        raise InvalidInput.argument(f"gradient of {name}", expected=expected, got=type(grad).__name__)
+        return "parameter and gradient both DTensor or both plain tensors", type(grad).__name__
     if sharded and any(placement.is_partial() for placement in grad.placements):  # type: ignore[attr-defined]
-        expected = "a gradient that is summed over the mesh (redistribute it)"
-        raise InvalidInput.argument(f"gradient of {name}", expected=expected, got=f"placements {grad.placements}")  # type: ignore[attr-defined]
+        return "a gradient that is summed over the mesh (redistribute it)", f"placements {grad.placements}"  # type: ignore[attr-defined]
+    if grad.shape != param.shape:  # a parameter whose data were replaced; the kernel trusts the shapes
+        return f"shape {tuple(param.shape)}", f"shape {tuple(grad.shape)}"
+    return None
 
 
 def reduction_groups(param: Tensor, input_dims: Sequence[int]) -> tuple[Any, ...]:

@@ -184,8 +184,8 @@ def radmm(
         state.history.append(record)
         state.n_iter = outer
         done = r < params.eps_pri and f < delta + params.eps_fair
-        if delta > 0:
-            # An inactive set gives r = 0 at once: the plain optimum must still be reached.
+        if delta > 0 or not op.space.rank:
+            # An inactive or void constraint gives r = 0 at once: the plain optimum must still be reached.
             done = done and s <= params.eps_pri and best_gradient <= max(params.grad_tol, 1e-4)
         if done:
             state.status = "converged"
@@ -199,8 +199,8 @@ def radmm(
         _adapt(state, r, s, params)
         if params.late_stall and outer >= 16 and outer % 4 == 0 and r > 0.3:
             inner = min(2 * inner, INNER_CAP)
-        if params.late_stall and delta > 0 and outer >= 24 and outer % 12 == 0 and _cycles(state.history):
-            # Around a relaxed set the iteration can circle for good; a stiffer penalty ends that.
+        if params.late_stall and outer >= 24 and outer % 12 == 0 and _cycles(state.history):
+            # The iteration can circle for good, around a relaxed set and on small graphs; a stiffer penalty ends that.
             inner = min(2 * inner, INNER_CAP)
             _set_alpha(state, 2.0, params)
     return state

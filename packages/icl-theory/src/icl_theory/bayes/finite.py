@@ -76,11 +76,13 @@ class FiniteTasks(Family):
 
     def targets(self, x: NDArray[Any]) -> NDArray[Any]:
         """Every task's f(x), shape (..., tasks)."""
-        if self.weights is not None:
-            raw = x @ self.weights.T
-        else:
-            raw = np.stack([array(task(x), "weights: task(x)", shape=x.shape[:-1]) for task in self.functions], -1)
+        raw = self._values(x)
         return _sigmoid(raw) if self.likelihood == "bernoulli" else raw
+
+    def _values(self, x: NDArray[Any]) -> NDArray[Any]:
+        if self.weights is not None:
+            return np.asarray(x @ self.weights.T)
+        return np.stack([array(task(x), "weights: task(x)", shape=x.shape[:-1]) for task in self.functions], -1)
 
     def draw(self, x: NDArray[Any], rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Draw tasks and responses; the type is the task's index. See `Family.draw`."""
@@ -112,11 +114,11 @@ class FiniteTasks(Family):
         InvalidInput
         """
         xs, ys = self.checked(x, y)
-        f = self.targets(xs)
+        f = self._values(xs)
         if self.likelihood == "bernoulli":
             signs(ys)
-            with np.errstate(divide="ignore"):
-                logp = np.log(np.where(ys[..., None] > 0, f, 1 - f))
+            # From the logit: 1 - f rounds to zero long before the log likelihood stops to matter.
+            logp, f = -np.logaddexp(0.0, -ys[..., None] * f), _sigmoid(f)
         elif self.likelihood == "gaussian":
             logp = -0.5 * (np.log(2 * np.pi * self.noise**2) + np.square((ys[..., None] - f) / self.noise))
         else:

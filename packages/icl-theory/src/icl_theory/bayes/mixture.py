@@ -32,9 +32,10 @@ class Mixture(Family):
     """
 
     def __init__(self, families: Sequence[Family], weights: ArrayLike | None = None) -> None:
-        self.families = tuple(families)
+        given: object = families
+        self.families = tuple(families) if isinstance(given, Sequence) else ()
         if not self.families or not all(isinstance(f, Family) for f in self.families):
-            raise InvalidInput.argument("families", expected="one Family or more", got=list(self.families))
+            raise InvalidInput.argument("families", expected="one Family or more, in a sequence", got=families)
         chains = [_is_chain(f) for f in self.families]
         if len({f.dim for f in self.families}) > 1 or len(set(chains)) > 1:
             raise InvalidInput.argument(

@@ -8,7 +8,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from numpy.typing import ArrayLike, NDArray
 
-from lap_warmstart.problem import numeric
+from lap_warmstart.problem import gate_of, numeric
 from lap_warmstart.solve import solve
 
 __all__ = ["lapjv", "lapmod"]
@@ -34,11 +34,19 @@ def lapjv(cost: ArrayLike, extend_cost: bool = False, cost_limit: float = np.inf
         Sum of the matched costs; only if `return_cost`.
     x, y : ndarray of int32 (n,), (m,)
         The column of each row and the row of each column, -1 where unmatched.
+
+    Raises
+    ------
+    InvalidInput
+        A matrix that is not square without `extend_cost` or a limit; NaN.
+    Infeasible
+        No complete matching exists; lap returns an infinite cost there.
     """
+    limit = gate_of(cost_limit, maximize=False)
     c, _ = numeric(cost)
-    if c.shape[0] != c.shape[1] and not extend_cost and not cost_limit < np.inf:
+    if c.shape[0] != c.shape[1] and not extend_cost and limit == np.inf:
         raise InvalidInput.argument("cost", expected="a square matrix, or extend_cost=True", got=f"shape {c.shape}")
-    r = solve(c, unmatched_cost=float(cost_limit) if cost_limit < np.inf else None)
+    r = solve(c, unmatched_cost=limit)
     return _answer(r, return_cost)
 
 
@@ -68,7 +76,8 @@ def lapmod(
 
     try:
         graph = csr_array((np.asarray(cc, dtype=np.float64), np.asarray(kk), np.asarray(ii)), shape=(n, n))
-    except ValueError as err:
+        graph.check_format(full_check=True)
+    except (ValueError, TypeError) as err:
         raise InvalidInput.argument("cc, ii, kk", expected=f"a CSR matrix with {n} rows", got=str(err)) from err
     return _answer(solve(graph), return_cost)
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from lemmata_core import InvalidInput
+from lemmata_core.check import array
 
 from oco_anytime.certificate import Certificate
 from oco_anytime.domains.base import Domain, vector
-from oco_anytime.interface import STATE_VERSION, Learner, check_state
+from oco_anytime.interface import Learner, reading_state, state_head, state_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,13 +56,13 @@ class QueueLearner(Learner):
     def update(self, cost_grad: ArrayLike, violation: ArrayLike = 0.0, violation_grad: ArrayLike | None = None) -> Self:
         """Take in the round; see `AnytimeCOCO.update`. Signed violations with their gradients are used where given."""
         c = vector(cost_grad, "cost_grad", self.domain.dim)
-        values = vector(np.atleast_1d(np.asarray(violation, dtype=float)), "violation")
+        values = vector(np.atleast_1d(array(violation, "violation")), "violation")
         v, a = 0.0, np.zeros(self.domain.dim)
         if values.size:
             i = int(np.argmax(values))
             v = float(values[i])
             if violation_grad is not None:
-                rows = np.asarray(violation_grad, dtype=float)
+                rows = array(violation_grad, "violation_grad", finite=False)
                 rows = rows[None] if rows.ndim == 1 else rows
                 if rows.shape != (values.size, self.domain.dim):
                     raise InvalidInput.argument(
@@ -112,9 +113,7 @@ class QueueLearner(Learner):
     def state_dict(self) -> dict[str, Any]:
         """The whole state: see `Learner.state_dict`."""
         return {
-            "version": STATE_VERSION,
-            "learner": type(self).__name__,
-            "dim": self.domain.dim,
+            **state_head(self, self._settings()),
             "x": self._x.copy(),
             "ccv": self._ccv.copy(),
             "numbers": {name: getattr(self, name) for name in self._numbers},
@@ -122,9 +121,15 @@ class QueueLearner(Learner):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Take over a state: see `Learner.load_state_dict`."""
-        check_state(self, state)
-        self._set_x(vector(state["x"], "state['x']", self.domain.dim).copy())
-        self._ccv = vector(state["ccv"], "state['ccv']").copy()
-        for name in self._numbers:
-            setattr(self, name, state["numbers"][name])
+        with reading_state(self, self._settings(), state):
+            x, ccv = vector(state["x"], "state['x']", self.domain.dim), vector(state["ccv"], "state['ccv']")
+            numbers = state_numbers(state, "numbers", self._numbers)
+        self._set_x(x.copy())
+        self._ccv = ccv.copy()
+        for name, value in numbers.items():
+            setattr(self, name, int(value) if name in ("_t", "_violated") else value)
         return self
+
+    def _settings(self) -> dict[str, Any]:
+        """The arguments that a round depends on."""
+        return {}

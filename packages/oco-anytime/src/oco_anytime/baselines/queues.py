@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lemmata_core.check import in_range, positive_int
 
@@ -36,6 +36,9 @@ class DriftPlusPenalty(QueueLearner):
         super().__init__(domain, x0=x0)
         self.horizon = None if horizon is None else positive_int(horizon, "horizon")
 
+    def _settings(self) -> dict[str, Any]:
+        return {"horizon": self.horizon}
+
     def _step(self, t: int, c: Vector, v: float, a: Vector) -> Vector:
         n = float(self.horizon or t)
         x = self.domain._project(self._x - (math.sqrt(n) * c + self._q * a) / (2.0 * n))
@@ -62,6 +65,9 @@ class ClippedPrimalDual(QueueLearner):
     def __init__(self, domain: Domain, *, c: float = 0.5, x0: ArrayLike | None = None) -> None:
         super().__init__(domain, x0=x0)
         self.c = in_range(c, "c", 0.0, 1.0, low_open=True, high_open=True)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"c": self.c}
 
     def _step(self, t: int, c: Vector, v: float, a: Vector) -> Vector:
         rate, dual = t**-self.c, t ** -(1.0 - self.c)

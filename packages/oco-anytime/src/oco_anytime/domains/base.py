@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import in_range
+from lemmata_core.check import array, in_range
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -34,16 +34,31 @@ class Compiled(NamedTuple):
 
 def vector(x: ArrayLike, name: str, dim: int | None = None, *, finite: bool = True) -> Vector:
     """`x` as a contiguous float64 vector, or `InvalidInput` naming it."""
-    expected = f"a vector of {dim if dim is not None else 'd'} finite numbers"
-    try:
-        y = np.asarray(x, dtype=_F8)
-    except (TypeError, ValueError):
-        raise InvalidInput.argument(name, expected=expected, got=type(x).__name__) from None
-    if y.ndim != 1 or (dim is not None and y.size != dim):
-        raise InvalidInput.argument(name, expected=expected, got=f"shape {y.shape}")
-    if finite and not np.isfinite(y).all():
-        raise InvalidInput.argument(name, expected=expected, got="NaN or infinity")
-    return np.require(y, requirements=["C", "W", "A"])
+    if (
+        type(x) is np.ndarray
+        and x.dtype is _F8
+        and x.ndim == 1
+        and (dim is None or x.size == dim)
+        and x.flags.carray
+        and (not finite or isfinite(x.dot(x)))
+    ):
+        return x
+    return contiguous(array(x, name, ndim=1, shape=(dim,), finite=finite))
+
+
+def contiguous(x: Vector) -> Vector:
+    """`x`, or a copy of it where compiled code could not read it as it lies."""
+    return np.require(x, requirements=["C", "W", "A"])
+
+
+def ends(name: str, bound: ArrayLike, d: int) -> Vector:
+    """A number or d numbers as a new vector of d; infinities may be among them, NaN may not."""
+    v = array(bound, name, ndim=(0, 1), finite=False)
+    if np.isnan(v).any():
+        raise InvalidInput.argument(name, expected="numbers", got="NaN")
+    if v.ndim == 1 and v.size != d:
+        raise InvalidInput.argument(name, expected=f"a number or a vector of {d}", got=f"shape {v.shape}")
+    return np.array(np.broadcast_to(v, (d,)))
 
 
 def positive(x: float, name: str) -> float:
@@ -112,12 +127,7 @@ class Domain(ABC):
         InvalidInput
             As `project`.
         """
-        rows = np.asarray(Y, dtype=_F8)
-        if rows.ndim != 2 or rows.shape[1] != self.dim or not np.isfinite(rows).all():
-            raise InvalidInput.argument(
-                "Y", expected=f"finite numbers of shape (n, {self.dim})", got=f"shape {rows.shape}"
-            )
-        return self._project_rows(np.require(rows, requirements=["C", "W", "A"]))
+        return self._project_rows(contiguous(array(Y, "Y", ndim=2, shape=(None, self.dim))))
 
     @abstractmethod
     def _project(self, y: Vector) -> Vector: ...
@@ -144,8 +154,9 @@ class Domain(ABC):
         Raises
         ------
         InvalidInput
-            If the shape differs.
+            If the shape differs, or `tol` is negative.
         """
+        tol = in_range(tol, "tol", 0.0)
         point = vector(x, "x", self.dim, finite=False)
         return bool(np.isfinite(point).all()) and bool(self._violation(point) <= tol)
 

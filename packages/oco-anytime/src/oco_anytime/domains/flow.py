@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.rng import generator
 
-from oco_anytime.domains.base import Domain, ProjectionFailed, positive, vector
+from oco_anytime.domains.base import Domain, ProjectionFailed, ends, positive, vector
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
@@ -72,11 +73,15 @@ class FlowPolytope(Domain):
             raise InvalidInput.argument("arcs", expected="at least one arc", got="none")
         self.demand = positive(demand, "demand")
         index: dict[Any, int] = {}
-        for arc in self.arcs:
-            for node in arc:
-                index.setdefault(node, len(index))
-        for name, node in (("source", source), ("sink", sink)):
-            if node not in index:
+        try:
+            for arc in self.arcs:
+                for node in arc:
+                    index.setdefault(node, len(index))
+        except TypeError as err:
+            raise InvalidInput.argument("arcs", expected="hashable nodes", got=str(err)) from None
+        terminals: tuple[tuple[str, Any], ...] = (("source", source), ("sink", sink))
+        for name, node in terminals:
+            if not isinstance(node, Hashable) or node not in index:
                 raise InvalidInput.argument(name, expected="a node of some arc", got=node)
         if source == sink:
             raise InvalidInput.argument("sink", expected="another node than the source", got=sink)
@@ -85,12 +90,9 @@ class FlowPolytope(Domain):
         m = self.dim = len(self.arcs)
         self._tail = np.array([index[t] for t, _ in self.arcs])
         self._head = np.array([index[h] for _, h in self.arcs])
-        caps = np.asarray(capacity, dtype=float)
-        if caps.ndim > 1 or (caps.ndim == 1 and caps.size != m):
-            raise InvalidInput.argument("capacity", expected=f"a number or a vector of {m}", got=f"shape {caps.shape}")
-        if not np.isfinite(caps).all() or (caps < 0).any():
+        self.capacity = ends("capacity", capacity, m)
+        if not np.isfinite(self.capacity).all() or (self.capacity < 0).any():
             raise InvalidInput.argument("capacity", expected="finite numbers of at least 0", got=str(capacity))
-        self.capacity = np.array(np.broadcast_to(caps, (m,)))
         self.diameter = max(float(np.linalg.norm(self.capacity)), np.finfo(float).tiny)
         self._scale = max(1.0, self.demand)
         self._supply = np.zeros(len(index))
@@ -250,12 +252,13 @@ class FlowPolytope(Domain):
             path.append(arc)
             node = int(self._head[arc])
             if node in seen:
-                start = seen[node]
-                cycle = path[start:]
+                cycle = path[seen[node] :]
                 left[cycle] -= left[cycle].min()
                 left[left <= tiny] = 0.0
-                return self._walk(left, out, tiny)
-            seen[node] = len(path)
+                # an arc before the cycle may have been chosen for what the cycle carried: from the source again
+                path, seen, node = [], {self._s: 0}, self._s
+            else:
+                seen[node] = len(path)
         return path
 
     def sample_path(self, x: ArrayLike, rng: Any = None) -> tuple[int, ...]:

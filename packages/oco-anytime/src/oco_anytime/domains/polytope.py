@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
+from lemmata_core.check import array
 
-from oco_anytime.domains.base import Domain, ProjectionFailed
+from oco_anytime.domains.base import Domain, ProjectionFailed, ends, vector
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -56,13 +57,16 @@ class Polytope(Domain):
         self.dim = _dimension(A_ub, A_eq, lower, upper)
         self._A, self._b = _rows("A_ub", "b_ub", A_ub, b_ub, self.dim, equal=False)
         self._E, self._e = _rows("A_eq", "b_eq", A_eq, b_eq, self.dim, equal=True)
-        self._lo, self._up = _ends("lower", lower, self.dim, -np.inf), _ends("upper", upper, self.dim, np.inf)
+        self._lo = ends("lower", -np.inf if lower is None else lower, self.dim)
+        self._up = ends("upper", np.inf if upper is None else upper, self.dim)
+        if (self._lo == np.inf).any() or (self._up == -np.inf).any():
+            raise InvalidInput.argument("lower, upper", expected="bounds that leave points", got="infinity")
         if (self._lo > self._up).any():
             i = int(np.argmax(self._lo > self._up))
             got = f"{self._lo[i]:g} > {self._up[i]:g} at {i}"
             raise InvalidInput.argument("lower, upper", expected="lower <= upper everywhere", got=got)
-        ends = np.concatenate([self._b, self._e, self._lo, self._up])
-        self._scale = max(1.0, float(np.abs(ends[np.isfinite(ends)]).max(initial=0.0)))
+        sides = np.concatenate([self._b, self._e, self._lo, self._up])
+        self._scale = max(1.0, float(np.abs(sides[np.isfinite(sides)]).max(initial=0.0)))
         self._inner = self._feasible_point()
         self.diameter = self._diameter()
         self._stack()
@@ -196,17 +200,44 @@ class Polytope(Domain):
     def _normals(self, active: np.ndarray, upper: np.ndarray) -> tuple[Vector, Vector]:
         """Outward normals and right-hand sides of stacked rows, `upper` telling which side."""
         d = self.dim
-        N = np.vstack([np.eye(d), self._rows])[active]
+        N = np.zeros((active.size, d))
+        bounds = active < d
+        N[np.flatnonzero(bounds), active[bounds]] = 1.0
+        N[~bounds] = self._rows[active[~bounds] - d]
         return np.where(upper[:, None], N, -N), np.where(upper, self._upper[active], -self._lower[active])
 
     def _on_face(self, y: Vector, active: np.ndarray, upper: np.ndarray) -> tuple[Vector, Vector]:
         """The projection of y onto the face's affine hull, and the multipliers of its rows."""
+        if self.dim > _LARGE:
+            return self._on_large_face(y, active, upper)
         N, rhs = self._normals(active, upper)
         pinv = np.linalg.pinv(N, rcond=1e-12)
         lam = pinv.T @ (y - pinv @ rhs)
         x = y - pinv @ (N @ y - rhs)
         for _ in range(3):
             x = x - pinv @ (N @ x - rhs)
+        return x, lam
+
+    def _on_large_face(self, y: Vector, active: np.ndarray, upper: np.ndarray) -> tuple[Vector, Vector]:
+        """As `_on_face`, with the coordinates at a bound taken out first: they are most of the active rows."""
+        d = self.dim
+        at, sign = active[active < d], np.where(upper, 1.0, -1.0)
+        rows = self._rows[active[active >= d] - d] * sign[active >= d, None]
+        _, rhs = self._normals(active[active >= d], upper[active >= d])
+        free = np.ones(d, dtype=bool)
+        free[at] = False
+        x = y.copy()
+        x[at] = np.where(upper[active < d], self._upper[at], self._lower[at])
+        if rows.size:
+            N, rhs = rows[:, free], rhs - rows[:, at] @ x[at]
+            pinv = np.linalg.pinv(N, rcond=1e-12)
+            for _ in range(4):
+                x[free] -= pinv @ (N @ x[free] - rhs)
+        else:
+            pinv = np.empty((int(free.sum()), 0))
+        lam = np.empty(active.size)
+        lam[active >= d] = pinv.T @ (y - x)[free]
+        lam[active < d] = sign[active < d] * (y - x - rows.T @ lam[active >= d])[at]
         return x, lam
 
     def _accept(self, x: Vector, lam: Vector, active: np.ndarray, y: Vector) -> bool:
@@ -294,12 +325,15 @@ class Polytope(Domain):
 
 
 def _dimension(A_ub: Any, A_eq: Any, lower: Any, upper: Any) -> int:
-    for A in (A_ub, A_eq):
-        if (A is not None and np.ndim(A) == 2) or hasattr(A, "tocsr"):
-            return int(A.shape[1] if hasattr(A, "shape") else np.shape(A)[1])
-    for bound in (lower, upper):
-        if bound is not None and np.ndim(bound) == 1:
-            return int(np.shape(bound)[0])
+    for name, A in (("A_ub", A_ub), ("A_eq", A_eq)):
+        if A is not None:
+            shape = A.shape if hasattr(A, "tocsr") else array(A, name, ndim=2).shape
+            if shape[1]:
+                return int(shape[1])
+    for name, bound in (("lower", lower), ("upper", upper)):
+        given = None if bound is None else array(bound, name, finite=False)
+        if given is not None and given.ndim == 1 and given.size:
+            return int(given.size)
     raise InvalidInput.argument("A_ub", expected="a matrix, or bounds that are vectors", got="nothing that tells d")
 
 
@@ -309,12 +343,8 @@ def _rows(name: str, rhs_name: str, A: Any, b: Any, d: int, *, equal: bool) -> t
         if b is not None:
             raise InvalidInput.argument(name, expected=f"rows for {rhs_name}", got="None")
         return np.empty((0, d)), np.empty(0)
-    M = np.array(A.toarray() if hasattr(A, "toarray") else A, dtype=float)
-    if M.ndim != 2 or M.shape[1] != d or not np.isfinite(M).all():
-        raise InvalidInput.argument(name, expected=f"finite numbers of shape (k, {d})", got=f"shape {M.shape}")
-    rhs = np.zeros(M.shape[0]) if b is None else np.array(b, dtype=float).reshape(-1)
-    if rhs.size != M.shape[0] or not np.isfinite(rhs).all():
-        raise InvalidInput.argument(rhs_name, expected=f"{M.shape[0]} finite numbers", got=f"shape {np.shape(b)}")
+    M = array(A.toarray() if hasattr(A, "toarray") else A, name, ndim=2, shape=(None, d))
+    rhs = np.zeros(M.shape[0]) if b is None else vector(np.ravel(b), rhs_name, M.shape[0])
     norms = np.linalg.norm(M, axis=1)
     zero = norms == 0.0
     if (np.abs(rhs[zero]) > 0.0).any() if equal else (rhs[zero] < 0.0).any():
@@ -331,15 +361,3 @@ def _independent(E: Vector) -> np.ndarray:
     _, R, order = qr(E.T, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(R))
     return np.sort(order[: int((diagonal > 1e-10 * diagonal[0]).sum())])
-
-
-def _ends(name: str, bound: Any, d: int, default: float) -> Vector:
-    try:
-        v = np.array(np.broadcast_to(np.asarray(default if bound is None else bound, dtype=float), (d,)))
-    except ValueError:
-        raise InvalidInput.argument(
-            name, expected=f"a number or a vector of {d}", got=f"shape {np.shape(bound)}"
-        ) from None
-    if np.isnan(v).any():
-        raise InvalidInput.argument(name, expected="numbers or infinities", got="NaN")
-    return v

@@ -8,7 +8,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import positive_int
 
-from oco_anytime.domains.base import Compiled, Domain, box_rows, positive, vector
+from oco_anytime.domains.base import Compiled, Domain, box_rows, ends, positive, vector
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # as in oco_anytime.projections, which loads numba and so is imported on first use
 _BALL, _BOX, _SIMPLEX, _L1, _EQ_BOX, _LE_BOX = range(6)
-_NONE = np.empty(0)
+_NONE = np.empty((0, 0))
 
 
 class _Simple(Domain):
@@ -46,8 +46,8 @@ class _Simple(Domain):
     def _project_rows(self, Y: Vector) -> Vector:
         from oco_anytime import projections
 
-        out = np.empty(Y.shape)
-        projections.project_rows(*self._spec, Y, out)
+        out = Y.copy()
+        projections.project_rows(*self._spec, out)
         return out
 
 
@@ -176,7 +176,7 @@ class L1Ball(_Simple):
         self.dim = positive_int(d, "d")
         self.radius = positive(radius, "radius")
         self.diameter = 2.0 * self.radius
-        self._spec = Compiled(_L1, _NONE, _NONE, _NONE, self.radius)
+        self._spec = Compiled(_L1, _NONE, _NONE, np.empty(0), self.radius)
 
     def _violation(self, x: Vector) -> float:
         over = (float(np.abs(x).sum()) - self.radius) / np.sqrt(self.dim)
@@ -302,13 +302,7 @@ class BudgetSet(_OneRow):
 
 
 def _bounds(d: int, lower: ArrayLike, upper: ArrayLike, name: str = "upper") -> tuple[Vector, Vector]:
-    try:
-        lo = np.array(np.broadcast_to(np.asarray(lower, dtype=float), (d,)))
-        up = np.array(np.broadcast_to(np.asarray(upper, dtype=float), (d,)))
-    except ValueError:
-        raise InvalidInput.argument(
-            name, expected=f"a number or a vector of {d}", got=f"shape {np.shape(upper)}"
-        ) from None
+    lo, up = ends("lower", lower, d), ends(name, upper, d)
     if not (np.isfinite(lo).all() and np.isfinite(up).all()):
         raise InvalidInput.argument(name, expected="finite bounds (the domain must be bounded)", got="NaN or infinity")
     if (lo > up).any():

@@ -38,6 +38,13 @@ class Outcome:
         return self.cost_grad, self.violation, self.violation_grad
 
 
+def in_stream(t: int, rounds: int) -> int:
+    """The round t, if the stream has it."""
+    if not 0 <= t < rounds:
+        raise InvalidInput.argument("t", expected=f"a round from 0 to {rounds - 1}, the stream's length", got=t)
+    return t
+
+
 class Environment(ABC):
     """A stream of rounds. The same seed gives the same stream, and a round depends on (t, x) only.
 
@@ -84,11 +91,7 @@ class LinearEnvironment(Environment):
 
     def round(self, t: int, x: Vector) -> Outcome:
         """Round t (from 0) at the decision x."""
-        if t >= self.costs.shape[0]:
-            raise InvalidInput.argument(
-                "t", expected=f"a round below {self.costs.shape[0]}, the stream's length", got=t
-            )
-        c = self.costs[t]
+        c = self.costs[in_stream(t, self.costs.shape[0])]
         if self.A is None or self.b is None:
             return Outcome(float(c @ x), c)
         a = self.A[t]

@@ -9,7 +9,7 @@ from lemmata_core.check import in_range, positive_int
 from lemmata_core.rng import generator
 
 from oco_anytime.domains import Ball
-from oco_anytime.environments.base import Environment, Outcome
+from oco_anytime.environments.base import Environment, Outcome, in_stream
 
 if TYPE_CHECKING:
     from oco_anytime.domains.base import Vector
@@ -61,7 +61,7 @@ class SafeControl(Environment):
 
     def round(self, t: int, x: Vector) -> Outcome:
         """Step t (from 0) with the gains x."""
-        now, depth = t + 3 * self.memory, 2 * self.memory
+        now, depth = in_stream(t, self.rounds) + 3 * self.memory, 2 * self.memory
         free, gain = 0.0, np.zeros(self.memory)
         for k in range(depth):
             f = self.rho**k

@@ -10,7 +10,7 @@ from lemmata_core.check import in_range, positive_int
 from lemmata_core.rng import generator
 
 from oco_anytime.domains import Ball
-from oco_anytime.environments.base import Environment, Outcome
+from oco_anytime.environments.base import Environment, Outcome, in_stream
 
 if TYPE_CHECKING:
     from oco_anytime.domains.base import Vector
@@ -58,6 +58,7 @@ class FairRegression(Environment):
 
     def round(self, t: int, x: Vector) -> Outcome:
         """Patient t (from 0) with the coefficients x."""
+        in_stream(t, self.rounds)
         row, target = self._X[t + self.window], self._y[t + self.window]
         error = float(row @ x) - float(target)
         part = slice(t + 1, t + 1 + self.window)

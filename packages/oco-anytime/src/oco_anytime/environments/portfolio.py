@@ -10,7 +10,7 @@ from lemmata_core.check import in_range, one_of, positive_int
 from lemmata_core.rng import generator
 
 from oco_anytime.domains import Simplex
-from oco_anytime.environments.base import Environment, Outcome
+from oco_anytime.environments.base import Environment, Outcome, in_stream
 
 if TYPE_CHECKING:
     from oco_anytime.domains.base import Vector
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class PortfolioRisk(Environment):
     """Choose the weights of d assets each day.
 
-    Cost: minus the log return of the mix. Constraint: its risk over the last `window` days, seen from the day after, is
-    at most `limit`. Costs and risk are in per cent, so that gradients are of order 1.
+    Cost: minus the log return of the mix. Constraint: its risk over the last `window` days, seen from the day after, or
+    the turnover of keeping it, is at most `limit`. All are in per cent, so that gradients are of order 1.
 
     Parameters
     ----------
@@ -29,8 +29,10 @@ class PortfolioRisk(Environment):
         network). ``"synthetic"``: a factor model.
     rounds : int, optional
         Days; by default all there are (2000 for synthetic).
-    risk : {"volatility", "cvar"}
-        Standard deviation of the window's returns, or their mean loss in the worst 5 %.
+    risk : {"volatility", "cvar", "turnover"}
+        Standard deviation of the window's returns; their mean loss in the worst 5 %; or a convex upper bound of what
+        must be traded to come back to the weights x after the day's moves r, sum x_i |r_i - m| + |r.x - m| with m the
+        mean of r (the exact sum x_i |r_i - r.x| is not convex).
     limit : float
         In per cent a day.
     window : int
@@ -58,7 +60,7 @@ class PortfolioRisk(Environment):
         seed: Any = 0,
     ) -> None:
         one_of(source, "source", ("skfolio", "synthetic"))
-        self.risk = one_of(risk, "risk", ("volatility", "cvar"))
+        self.risk = one_of(risk, "risk", ("volatility", "cvar", "turnover"))
         self.limit = in_range(limit, "limit", 0.0, low_open=True)
         self.window = positive_int(window, "window", minimum=20)
         if rounds is not None:
@@ -77,11 +79,16 @@ class PortfolioRisk(Environment):
 
     def round(self, t: int, x: Vector) -> Outcome:
         """Day t (from 0) with the weights x."""
-        day = self.returns[t + self.window]
+        day = self.returns[in_stream(t, self.rounds) + self.window]
         past = self.returns[t + 1 : t + 1 + self.window]
         growth = 1.0 + float(day @ x)
-        value, grad = self._risk(past, x)
+        value, grad = self._turnover(day, x) if self.risk == "turnover" else self._risk(past, x)
         return Outcome(-100.0 * float(np.log(growth)), -100.0 * day / growth, value - self.limit, grad)
+
+    def _turnover(self, day: Vector, x: Vector) -> tuple[float, Vector]:
+        mean = float(day.mean())
+        apart, off = np.abs(day - mean), float(day @ x) - mean
+        return 100.0 * (float(apart @ x) + abs(off)), 100.0 * (apart + np.sign(off) * day)
 
     def _risk(self, past: Vector, x: Vector) -> tuple[float, Vector]:
         mix = past @ x

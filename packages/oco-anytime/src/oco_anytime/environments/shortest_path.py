@@ -85,10 +85,10 @@ def _wave(rng: np.random.Generator, rounds: int, arcs: int) -> np.ndarray:
 
 def _congestion(rng: np.random.Generator, rounds: int, arcs: int) -> np.ndarray:
     """Exp of an AR(1) process with coefficient 0.98 and stationary deviation 0.3."""
-    from scipy.signal import lfilter
-
-    noise = 0.3 * np.sqrt(1 - 0.98**2) * rng.standard_normal((rounds, arcs))
-    return np.exp(lfilter([1.0], [1.0, -0.98], noise, axis=0)) if rounds else np.empty((0, arcs))
+    level: np.ndarray = 0.3 * np.sqrt(1 - 0.98**2) * rng.standard_normal((rounds, arcs))
+    for before, now in pairwise(level):
+        now += 0.98 * before
+    return np.asarray(np.exp(level))
 
 
 def _dijkstra(arcs: list[tuple[int, int]], length: np.ndarray, source: int, sink: int) -> list[int]:

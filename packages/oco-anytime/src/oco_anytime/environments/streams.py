@@ -66,16 +66,35 @@ def _flip(rounds: int, n: Vector, u: Vector, rng: Any) -> tuple[Vector, Vector, 
 
 
 def _random(rounds: int, n: Vector, u: Vector, rng: Any) -> tuple[Vector, Vector, Vector]:
-    d = n.size
-    A = rng.standard_normal((rounds, d))
+    rows, target = (np.broadcast_to(x, (rounds, n.size)) for x in (n, u))
+    costs, A, b = moving_half_spaces(rows, target, rng)
+    return costs * np.sqrt(2.0), A, b
+
+
+def moving_half_spaces(n: Vector, u: Vector, rng: Any) -> tuple[Vector, Vector, Vector]:
+    """Half-spaces that hold u_t, tight in two thirds of the rounds, and costs of norm at most 1 that reward leaving.
+
+    Parameters
+    ----------
+    n, u : numpy.ndarray, shape (T, d)
+        The way out (of norm 1) and the target of each round.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    costs, A : numpy.ndarray, shape (T, d)
+    b : numpy.ndarray, shape (T,)
+    """
+    rounds = n.shape[0]
+    A = rng.standard_normal(n.shape)
     A /= np.linalg.norm(A, axis=1, keepdims=True)
     # normals that point the way of n oftener: leaving along n is what the constraints forbid
-    A *= np.where(A @ n < 0, np.where(rng.random(rounds) < 0.7, -1.0, 1.0), 1.0)[:, None]
+    against = np.einsum("td,td->t", A, n) < 0
+    A *= np.where(against, np.where(rng.random(rounds) < 0.7, -1.0, 1.0), 1.0)[:, None]
     slack = np.where(rng.random(rounds) < 2.0 / 3.0, 0.0, rng.random(rounds))
-    noise = rng.standard_normal((rounds, d))
+    noise = rng.standard_normal(n.shape)
     noise *= (rng.random(rounds) / np.maximum(np.linalg.norm(noise, axis=1), 1e-300))[:, None]
-    costs = (noise - n) * (np.sqrt(2.0) / 2.0)
-    return costs, A, A @ u + slack
+    return (noise - n) / 2.0, A, np.einsum("td,td->t", A, u) + slack
 
 
 def _switch(rounds: int, n: Vector, u: Vector, rng: Any) -> tuple[Vector, Vector, Vector]:

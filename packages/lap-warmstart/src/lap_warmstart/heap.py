@@ -1,0 +1,137 @@
+"""Shortest augmenting paths on the core: Dijkstra with a binary heap. The graph is that of `core`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lap_warmstart.simd import INNER, KERNEL
+
+
+@njit(**INNER)
+def _push(keys, items, size, key, item):
+    k = size
+    while k > 0:
+        up = (k - 1) >> 1
+        if keys[up] <= key:
+            break
+        keys[k] = keys[up]
+        items[k] = items[up]
+        k = up
+    keys[k] = key
+    items[k] = item
+
+
+@njit(**INNER)
+def _drop_first(keys, items, size):
+    """Remove the root of a heap of `size` entries."""
+    key = keys[size - 1]
+    item = items[size - 1]
+    size -= 1
+    k = 0
+    while True:
+        child = 2 * k + 1
+        if child >= size:
+            break
+        if child + 1 < size and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[k] = keys[child]
+        items[k] = items[child]
+        k = child
+    keys[k] = key
+    items[k] = item
+
+
+@njit(**KERNEL)
+def search_core(ptr, col, val, v, x, y, cx, rows, start, stop, gate, quota):
+    """Augment along shortest paths of the core from the free rows ``rows[start:stop]``.
+
+    Dijkstra with a binary heap, pruned at the best sink found: a free column, or a row that would rather pay the gate.
+    Returns (next position, row scans, row without a path or -1), early once `quota` scans are exceeded.
+    """
+    m = v.size
+    dist = np.empty(m)
+    for j in range(m):
+        dist[j] = np.inf
+    pred = np.empty(m, np.int32)
+    edge = np.empty(m)
+    touched = np.empty(m, np.int64)
+    settled = np.empty(m, np.int64)
+    room = col.size + 1
+    keys = np.empty(room)
+    items = np.empty(room, np.int32)
+    scans = 0
+    for k in range(start, stop):
+        r = rows[k]
+        size = 0
+        n_touched = 0
+        n_settled = 0
+        found = -1
+        best = gate
+        last = r
+        i = r
+        shift = 0.0
+        level = -np.inf
+        while True:
+            scans += 1
+            for e in range(ptr[i], ptr[i + 1]):
+                j = col[e]
+                # Rounding must not lower a settled distance: it would close a loop of predecessors.
+                t = max((val[e] - v[j]) + shift, level)
+                if t < dist[j] and t < best:
+                    if dist[j] == np.inf:
+                        touched[n_touched] = j
+                        n_touched += 1
+                    dist[j] = t
+                    pred[j] = i
+                    edge[j] = val[e]
+                    if y[j] < 0:
+                        best = t
+                        found = j
+                    else:
+                        _push(keys, items, size, t, j)
+                        size += 1
+            i = -1
+            while size > 0:
+                key = keys[0]
+                j = np.int64(items[0])
+                if key >= best:
+                    break
+                _drop_first(keys, items, size)
+                size -= 1
+                if key == dist[j]:
+                    level = key
+                    i = y[j]
+                    break
+            if i < 0:
+                break
+            settled[n_settled] = j
+            n_settled += 1
+            shift = level - (cx[i] - v[j])
+            if gate + shift < best:
+                best = gate + shift
+                last = i
+                found = -1
+        if best == np.inf:
+            return k, scans, r
+        for q in range(n_settled):
+            j = settled[q]
+            v[j] += min(dist[j] - best, 0.0)
+        j = found
+        if found < 0:
+            j = x[last]
+            x[last] = -1
+        while j >= 0:
+            i = np.int64(pred[j])
+            y[j] = i
+            cx[i] = edge[j]
+            j, x[i] = x[i], j
+            if i == r:
+                break
+        for q in range(n_touched):
+            dist[touched[q]] = np.inf
+        if scans > quota:
+            return k + 1, scans, -1
+    return stop, scans, -1

@@ -1,0 +1,527 @@
+"""One update of mean flow policy optimisation, and everything that it needs to go on bit by bit."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from lemmata_core import InvalidInput
+from lemmata_core.check import in_range, positive_int
+from lemmata_core.rng import torch_generator
+from torch import Tensor, nn
+
+from rl_mfpo.config import MFPOConfig
+from rl_mfpo.errors import HealthWarning, TrainingDiverged
+from rl_mfpo.functional.categorical import project_categorical
+from rl_mfpo.functional.flow import interpolate
+from rl_mfpo.functional.times import draw_time_pairs
+from rl_mfpo.functional.velocity import combine, propose
+from rl_mfpo.networks.critic import TwinCritic
+from rl_mfpo.networks.meanflow import MeanFlowNet
+from rl_mfpo.networks.mlp import keep_freed_memory
+from rl_mfpo.policy import MeanFlowPolicy
+
+STATE_VERSION = 1
+CHECK_EVERY = 100  # updates between two looks at the change of variables and at the critics' support
+CHECK_ROWS = 128
+MAX_DETERMINANT_DIM = 8
+LOW_ESS, LOW_ESS_UPDATES = 2.0, 500
+ENTROPY_GAP = 0.5
+SUPPORT_AFTER = 1000  # updates before the critics' support is judged
+ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
+
+
+class Batch(NamedTuple):
+    """Transitions, float32 tensors on the learner's device, in no particular order.
+
+    Attributes
+    ----------
+    obs : Tensor, shape (B, O)
+    action : Tensor, shape (B, A)
+        In [-1, 1].
+    reward : Tensor, shape (B,)
+    next_obs : Tensor, shape (B, O)
+    terminated : Tensor, shape (B,)
+        1 where the episode ended in a terminal state; 0 where it was cut off by a time limit.
+    """
+
+    obs: Tensor
+    action: Tensor
+    reward: Tensor
+    next_obs: Tensor
+    terminated: Tensor
+
+
+class MFPOLearner:
+    """Networks, optimisers and one update of the method.
+
+    Parameters
+    ----------
+    obs_dim, act_dim : int
+    config : MFPOConfig, optional
+    device : torch.device or str
+    generator : torch.Generator, optional
+        On `device`; the learner draws from it alone. Made from `seed` unless given.
+    seed : int, optional
+        Of the weights, the noise bank and the generator. Fresh entropy unless given.
+
+    Attributes
+    ----------
+    policy : MeanFlowPolicy
+        With the target critics.
+    critic : TwinCritic
+        The online critics.
+    n_updates : int
+    alpha : float
+        The temperature.
+    reduce_gradients : callable, optional
+        Called with the parameters of one optimiser after each backward pass, before the step: averages their
+        gradients over ranks.
+    reduce_scalar : callable, optional
+        From a tensor without axes to its average over ranks; the temperature's entropy goes through it.
+
+    Raises
+    ------
+    InvalidInput
+
+    Notes
+    -----
+    arXiv 2604.14698, the algorithm: critic step, target step, then every `actor_delay` updates policy step, average
+    divergence step and temperature step.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        act_dim: int,
+        config: MFPOConfig | None = None,
+        device: torch.device | str = "cpu",
+        generator: torch.Generator | None = None,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        self.obs_dim, self.act_dim = positive_int(obs_dim, "obs_dim"), positive_int(act_dim, "act_dim")
+        self.config = config = MFPOConfig() if config is None else config
+        if config.entropy_estimator == "change_of_variables" and act_dim > MAX_DETERMINANT_DIM:
+            expected = f'"adn" with more than {MAX_DETERMINANT_DIM} action dimensions'
+            raise InvalidInput.argument("entropy_estimator", expected=expected, got="change_of_variables")
+        self.device = torch.device(device)
+        keep_freed_memory()
+        first = torch_generator(seed)
+        self.generator = torch_generator(seed, self.device) if generator is None else generator
+        # The weights' stream is another than the learner's, which has the seed itself.
+        first.manual_seed((first.initial_seed() + 1) % 2**63)
+        self.policy = MeanFlowPolicy(obs_dim, act_dim, config, generator=first).to(self.device)
+        target = self.policy.target_critic
+        self.critic = TwinCritic(
+            obs_dim, act_dim, config.hidden_sizes, n_atoms=target.n_atoms, v_min=config.v_min, v_max=config.v_max,
+            generator=first,
+        ).to(self.device)  # fmt: skip
+        target.load_state_dict(self.critic.state_dict())
+        self.v_min, self.v_max = config.v_min, config.v_max
+        self._moments: Mapping[str, list[dict[str, Tensor]]] = {}
+        self.target_entropy = -0.5 * act_dim if config.target_entropy == "auto" else float(config.target_entropy)
+        fixed = config.temperature
+        start = max(config.init_temperature, config.min_temperature) if isinstance(fixed, str) else fixed
+        self._temperature = {"log_alpha": math.log(start), "mean": 0.0, "square": 0.0, "steps": 0.0}
+        self.n_updates = 0
+        self.reduce_gradients: Callable[[list[nn.Parameter]], None] | None = None
+        self.reduce_scalar: Callable[[Tensor], Tensor] | None = None
+        self._health: dict[str, float] = {"low_ess": 0.0}
+        self._metrics: dict[str, float] = {}
+        self._values = torch.compile(self.critic.values) if config.compile else self.critic.values
+
+    def _trained(self) -> dict[str, nn.Module]:
+        policy = self.policy
+        return {"critic": self.critic, "actor": policy.velocity_net, "divergence": policy.divergence_net}
+
+    @cached_property
+    def _optimisers(self) -> dict[str, torch.optim.Adam]:
+        # Made at the first update: torch loads its compiler with the first optimiser, seconds that an agent which only
+        # predicts does not need.
+        made = {}
+        for name, module in self._trained().items():
+            made[name] = optimiser = torch.optim.Adam(
+                module.parameters(), lr=self.config.rate(name), betas=ADAM_BETAS, eps=ADAM_EPS, fused=True
+            )
+            for parameter, kept in zip(optimiser.param_groups[0]["params"], self._moments.get(name, [])):
+                if kept:
+                    optimiser.state[parameter] = {k: v.clone().to(parameter.device) for k, v in kept.items()}
+        self._moments = {}
+        return made
+
+    @property
+    def alpha(self) -> float:
+        """The temperature, in the units of Q."""
+        return math.exp(self._temperature["log_alpha"])
+
+    @property
+    def log_alpha(self) -> float:
+        """Its logarithm."""
+        return self._temperature["log_alpha"]
+
+    def update(self, batch: Batch) -> dict[str, float]:
+        """Take one update.
+
+        Parameters
+        ----------
+        batch : Batch
+
+        Returns
+        -------
+        dict of str to float
+            Losses and health by name: critic_loss, q_mean, end_atom_mass, actor_loss, divergence_loss,
+            divergence_rms, entropy, entropy_target, alpha, alpha_rel (alpha over the spread of Q among the
+            proposals), ess_policy, ess_gaussian, outside_box; entropy_cov and negative_share of the last look at the
+            change of variables; tempered_share with `min_ess`. An update without an actor step repeats the actor's.
+
+        Raises
+        ------
+        InvalidInput
+            If the batch has another shape.
+        TrainingDiverged
+            If a loss is not finite; before the step that would have spoilt the networks.
+        """
+        self._check(batch)
+        metrics = dict(self._metrics)
+        self.n_updates += 1
+        self._critic_step(batch, metrics)
+        with torch.no_grad():
+            target: list[Tensor] = list(self.policy.target_critic.parameters())
+            online: list[Tensor] = list(self.critic.parameters())
+            torch._foreach_lerp_(target, online, self.config.tau)
+        if self.n_updates % self.config.actor_delay == 0:
+            size = self.config.actor_batch_size
+            self._actor_update(batch.obs if size is None else batch.obs[:size], metrics)
+        self._metrics = metrics
+        return dict(metrics)
+
+    def _check(self, batch: Batch) -> None:
+        n = len(batch.obs)
+        shapes = [(n, self.obs_dim), (n, self.act_dim), (n,), (n, self.obs_dim), (n,)]
+        for name, tensor, shape in zip(Batch._fields, batch, shapes):
+            if tuple(tensor.shape) != shape or tensor.dtype != torch.float32 or n == 0:
+                got = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+                raise InvalidInput.argument(f"batch.{name}", expected=f"torch.float32 of shape {shape}", got=got)
+
+    def _step(self, name: str, loss: Tensor, metrics: dict[str, float]) -> None:
+        value = float(loss.detach())
+        metrics[f"{name}_loss"] = value
+        if not math.isfinite(value):
+            raise TrainingDiverged(f"the {name} loss is {value} at update {self.n_updates}", metrics)
+        optimiser = self._optimisers[name]
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        parameters: list[nn.Parameter] = optimiser.param_groups[0]["params"]
+        if self.reduce_gradients is not None:
+            self.reduce_gradients(parameters)
+        optimiser.step()
+        # The fused step does not count as a change in place; the policy's kept constants go by that count.
+        torch.autograd.graph.increment_version(parameters)
+
+    # Soft policy evaluation
+
+    def _critic_step(self, batch: Batch, metrics: dict[str, float]) -> None:
+        first, second = self.critic(batch.obs, batch.action)
+        if self.config.critic == "categorical":
+            target = self._categorical_target(batch)
+            loss = F.cross_entropy(first, target) + F.cross_entropy(second, target)
+            metrics["q_mean"] = float((target @ self.critic.support).mean())
+            metrics["end_atom_mass"] = float(target[:, 0].sum() + target[:, -1].sum()) / len(target)
+            if self.n_updates % CHECK_EVERY == 0 and self.n_updates >= SUPPORT_AFTER:
+                self._judge_support(target, metrics)
+        else:
+            value = self._scalar_target(batch)
+            loss = F.mse_loss(first[:, 0], value) + F.mse_loss(second[:, 0], value)
+            metrics["q_mean"] = float(value.mean())
+        self._step("critic", loss, metrics)
+
+    @torch.no_grad()
+    def _next(self, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        """An action at the next state, and what the entropy adds to its value."""
+        noise = torch.randn(len(batch.obs), 1, self.act_dim, generator=self.generator, device=self.device)
+        backup = self.config.backup_entropy
+        drawn = self.policy.flow(batch.next_obs, noise, self.config.n_sample_steps, log_prob=backup)
+        bonus = 0.0 if drawn.log_prob is None else -self.alpha * drawn.log_prob
+        return drawn.unclipped[:, 0].clamp_(-1, 1), bonus
+
+    @torch.no_grad()
+    def _categorical_target(self, batch: Batch) -> Tensor:
+        action, bonus = self._next(batch)
+        target = self.policy.target_critic
+        logits = target(batch.next_obs, action)
+        discount = self.config.gamma * (1 - batch.terminated).unsqueeze(1)
+        atoms = batch.reward.unsqueeze(1) + discount * (target.support + bonus)
+        first, second = (torch.softmax(part, -1) for part in logits)
+        if self.config.clipped_double_q:
+            # The projection keeps the mean of the clamped atoms: the lower one is known before it.
+            clamped = atoms.clamp(self.v_min, self.v_max)
+            lower = ((first - second) * clamped).sum(-1, keepdim=True) <= 0
+            probs = torch.where(lower, first, second)
+        else:
+            probs = torch.lerp(first, second, 0.5)
+        return project_categorical(probs, atoms, self.v_min, self.v_max)
+
+    @torch.no_grad()
+    def _scalar_target(self, batch: Batch) -> Tensor:
+        action, bonus = self._next(batch)
+        first, second = (part[:, 0] for part in self.policy.target_critic(batch.next_obs, action))
+        value = torch.minimum(first, second) if self.config.clipped_double_q else torch.lerp(first, second, 0.5)
+        extra = bonus[:, 0] if isinstance(bonus, Tensor) else bonus
+        return batch.reward + self.config.gamma * (1 - batch.terminated) * (value + extra)
+
+    def _judge_support(self, target: Tensor, metrics: Mapping[str, float]) -> None:
+        means = target @ self.critic.support
+        used = float(means.max() - means.min()) / (self.v_max - self.v_min)
+        ends = f"[{self.v_min:g}, {self.v_max:g}]"
+        if metrics["end_atom_mass"] > 0.01:
+            share = f"{metrics['end_atom_mass']:.1%} of the critics' mass sits on the ends of their support {ends}"
+            self._warn("end_atoms", f"{share}: widen v_min, v_max")
+        elif used < 0.02:
+            text = f"the values use {used:.1%} of the critics' support {ends}"
+            self._warn("narrow", f'{text}: narrow v_min, v_max, or use v_range="from_rewards"')
+
+    # Soft policy improvement
+
+    def _actor_update(self, obs: Tensor, metrics: dict[str, float]) -> None:
+        config, generator = self.config, self.generator
+        n = len(obs)
+        noise = torch.randn(n, config.k_policy, self.act_dim, generator=generator, device=self.device)
+        drawn = self.policy.flow(obs, noise, config.n_sample_steps, log_prob=True)
+        assert drawn.log_prob is not None  # noqa: S101 - asked for
+        actions = drawn.unclipped.clamp(-1, 1)
+        metrics["outside_box"] = float((drawn.unclipped.abs().amax(-1) > 1).float().mean())
+        entropy = -drawn.log_prob.mean()
+
+        t, r = self._times(n)
+        x = interpolate(actions[:, 0], self._normal(n), t)
+        velocity, tempered = self._velocity(obs, x, t, actions, drawn.log_prob, metrics)
+        self._policy_step(obs, x, t, r, velocity, metrics)
+        for _ in range(config.divergence_steps):
+            self._divergence_step(obs, actions[:, 0], metrics)
+        if self.n_updates % CHECK_EVERY == 0 or config.entropy_estimator == "change_of_variables":
+            self._look_at_determinants(obs, noise, float(entropy), metrics)
+        self._temperature_step(entropy, tempered, metrics)
+        self._judge_ess(metrics)
+
+    def _times(self, n: int) -> tuple[Tensor, Tensor]:
+        return draw_time_pairs(n, self.config.time_dist, self.config.data_proportion, self.generator, self.device)
+
+    def _normal(self, n: int) -> Tensor:
+        return torch.randn(n, self.act_dim, generator=self.generator, device=self.device)
+
+    @torch.no_grad()
+    def _velocity(
+        self, obs: Tensor, x: Tensor, t: Tensor, actions: Tensor, log_prob: Tensor, metrics: dict[str, float]
+    ) -> tuple[Tensor, float]:
+        config, alpha = self.config, self.alpha
+        proposals = propose(
+            x, t, policy_actions=actions, policy_log_prob=log_prob, k_gaussian=config.k_gaussian,
+            mode=config.velocity, generator=self.generator,
+        )  # fmt: skip
+        q = self._values(obs, proposals.actions, clipped=config.clipped_double_q)
+        estimate, beta = combine(proposals, q / alpha, x, t, config.min_ess)
+        metrics["ess_policy"] = float(estimate.ess_policy.mean())
+        metrics["ess_gaussian"] = float(estimate.ess_gaussian.mean())
+        spread = float(q.std(-1).mean()) if q.shape[1] > 1 else math.nan
+        metrics["alpha_rel"] = alpha / max(spread, 1e-30)
+        tempered = 0.0 if beta is None else float((beta < 1).float().mean())
+        if beta is not None:
+            metrics["tempered_share"] = tempered
+        return estimate.velocity, tempered
+
+    def _policy_step(self, obs: Tensor, x: Tensor, t: Tensor, r: Tensor, v: Tensor, metrics: dict[str, float]) -> None:
+        target = self._self_consistent(self.policy.velocity_net, obs, x, t, r, v, v)
+        self._step("actor", F.mse_loss(self.policy.velocity_net(x, obs, t, t - r), target), metrics)
+
+    @torch.no_grad()
+    def _self_consistent(
+        self, net: MeanFlowNet, obs: Tensor, x: Tensor, t: Tensor, r: Tensor, direction: Tensor, value: Tensor
+    ) -> Tensor:
+        """The target value - (t - r) d net/dt along the direction; only the rows with r < t need the derivative."""
+        moving = slice(int(self.config.data_proportion * len(x)), None)
+        x, obs, t, h = x[moving], obs[moving], t[moving], (t - r)[moving]
+        if len(x) == 0:
+            return value
+        _, derivative = net.dual(x, obs, t, h, direction[moving], torch.ones_like(t))
+        target = value.clone()
+        target[moving] -= h.clamp(0, 1) * derivative
+        return target
+
+    # Average divergence and temperature
+
+    def _divergence_step(self, obs: Tensor, action: Tensor, metrics: dict[str, float]) -> None:
+        n = len(obs)
+        t, r = self._times(n)
+        x = interpolate(action, self._normal(n), t)
+        velocity, divergence = self._divergence(obs, x, t)
+        metrics["divergence_rms"] = float(divergence.square().mean().sqrt())
+        net = self.policy.divergence_net
+        target = self._self_consistent(net, obs, x, t, r, velocity, divergence)
+        self._step("divergence", F.mse_loss(net(x, obs, t, t - r), target), metrics)
+
+    @torch.no_grad()
+    def _divergence(self, obs: Tensor, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """The policy's own velocity, and its divergence (B, 1): estimated, or exact where that costs no more."""
+        n, dim, probes = len(x), self.act_dim, self.config.n_div_probes
+        exact = dim <= probes
+        if exact:
+            z = torch.eye(dim, device=self.device).unsqueeze(1).expand(dim, n, dim)
+        elif self.config.div_probe == "gaussian":
+            z = torch.randn(probes, n, dim, generator=self.generator, device=self.device)
+        else:
+            z = torch.randint(2, (probes, n, dim), generator=self.generator, device=self.device).mul_(2).sub_(1).float()
+        velocity, tangents = self.policy.velocity_net.dual(x, obs, t, torch.zeros_like(t), z)
+        traces = (z * tangents).sum((0, 2)).unsqueeze(1)
+        return velocity, traces if exact else traces / probes
+
+    def _look_at_determinants(self, obs: Tensor, noise: Tensor, entropy: float, metrics: dict[str, float]) -> None:
+        if self.act_dim > MAX_DETERMINANT_DIM:
+            return
+        rows = obs[:CHECK_ROWS]
+        each = min(noise.shape[1], -(-CHECK_ROWS // len(rows)))
+        _, log_prob, negative = self.policy.change_of_variables(
+            rows.repeat_interleave(each, 0), noise[: len(rows), :each].flatten(0, 1), self.config.n_sample_steps
+        )
+        metrics["entropy_cov"] = -float(log_prob.mean())
+        metrics["negative_share"] = float(negative.float().mean())
+        adapts = self.config.temperature == "auto" and self.config.entropy_estimator == "adn"
+        if adapts and self.n_updates % CHECK_EVERY == 0 and self.n_updates >= LOW_ESS_UPDATES:
+            over = entropy - metrics["entropy_cov"] > ENTROPY_GAP
+            self._health["gap"] = self._health.get("gap", 0.0) + 1 if over else 0.0
+            # The change of variables of few samples scatters: three looks in a row.
+            if self._health["gap"] >= 3 and not self.config.min_temperature:
+                self._warn(
+                    "gauge",
+                    "the average divergence network's entropy exceeds the change of variables by more than "
+                    f"{ENTROPY_GAP} nat: the temperature acts on a wrong reading; set min_temperature or "
+                    "entropy_estimator",
+                )
+
+    def _temperature_step(self, entropy: Tensor, tempered: float, metrics: dict[str, float]) -> None:
+        config = self.config
+        if self.reduce_scalar is not None:
+            entropy = self.reduce_scalar(entropy)
+        metrics["entropy"] = float(entropy)
+        heard = float(entropy)
+        if config.entropy_estimator == "change_of_variables":
+            heard = metrics["entropy_cov"]
+            if self.reduce_scalar is not None:
+                heard = float(self.reduce_scalar(torch.tensor(heard, device=self.device)))
+        metrics["entropy_target"] = self.target_entropy
+        if config.temperature == "auto":
+            gap = heard - self.target_entropy
+            # A tempered row acts at a higher temperature than alpha: lowering alpha further would change nothing there.
+            if not (tempered > 0.5 and gap > 0):
+                self._adapt(self.alpha * gap)
+        metrics["alpha"] = self.alpha
+
+    def _adapt(self, gradient: float) -> None:
+        """One Adam step of log alpha, on plain numbers."""
+        state, (b1, b2) = self._temperature, ADAM_BETAS
+        state["steps"] += 1
+        state["mean"] = b1 * state["mean"] + (1 - b1) * gradient
+        state["square"] = b2 * state["square"] + (1 - b2) * gradient * gradient
+        mean, square = state["mean"] / (1 - b1 ** state["steps"]), state["square"] / (1 - b2 ** state["steps"])
+        state["log_alpha"] -= self.config.rate("temperature") * mean / (math.sqrt(square) + ADAM_EPS)
+        if self.config.min_temperature:
+            state["log_alpha"] = max(state["log_alpha"], math.log(self.config.min_temperature))
+
+    def _judge_ess(self, metrics: Mapping[str, float]) -> None:
+        low = max(metrics["ess_policy"], metrics["ess_gaussian"]) < LOW_ESS
+        self._health["low_ess"] = self._health["low_ess"] + 1 if low else 0.0
+        if self._health["low_ess"] * self.config.actor_delay >= LOW_ESS_UPDATES:
+            self._warn(
+                "ess",
+                f"the effective sample size is below {LOW_ESS:g} in every sampler for {LOW_ESS_UPDATES} updates: "
+                "single actions decide the velocity; raise min_temperature, or set min_ess",
+            )
+
+    def _warn(self, key: str, text: str) -> None:
+        if not self._health.get(f"warned_{key}"):
+            self._health[f"warned_{key}"] = 1.0
+            warnings.warn(text, HealthWarning, stacklevel=2)
+
+    # State
+
+    def set_value_range(self, v_min: float, v_max: float) -> None:
+        """Move the ends of the critics' support, before the first update.
+
+        Raises
+        ------
+        InvalidInput
+            If ``v_min >= v_max``, or an update was made.
+        """
+        low, high = in_range(v_min, "v_min"), in_range(v_max, "v_max")
+        if not low < high:
+            raise InvalidInput.argument("v_min, v_max", expected="v_min < v_max", got=f"{low}, {high}")
+        if self.n_updates:
+            raise InvalidInput.argument("v_min, v_max", expected="no update before", got=f"{self.n_updates} updates")
+        self._set_support(low, high)
+
+    def _set_support(self, v_min: float, v_max: float) -> None:
+        self.v_min, self.v_max = v_min, v_max
+        if self.critic.n_atoms > 1:
+            for critic in (self.critic, self.policy.target_critic):
+                critic.set_support(v_min, v_max)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The weights of every network, online and target: what ranks must agree on at the start."""
+        return [*self.policy.parameters(), *self.critic.parameters()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything for a continuation bit by bit: tensors (copies), numbers, strings, lists and dicts."""
+        if "_optimisers" in self.__dict__:
+            optimisers = {
+                name: [{k: v.clone() for k, v in o.state.get(p, {}).items()} for p in o.param_groups[0]["params"]]
+                for name, o in self._optimisers.items()
+            }
+        else:  # as they were loaded, or at their start
+            optimisers = {
+                name: [dict(kept) for kept in self._moments.get(name, [{} for _ in module.parameters()])]
+                for name, module in self._trained().items()
+            }
+        return {
+            "version": STATE_VERSION,
+            "policy": {k: v.clone() for k, v in self.policy.state_dict().items()},
+            "critic": {k: v.clone() for k, v in self.critic.state_dict().items()},
+            "optimisers": optimisers,
+            "temperature": dict(self._temperature),
+            "generator": self.generator.get_state(),
+            "support": [self.v_min, self.v_max],
+            "n_updates": self.n_updates,
+            "health": dict(self._health),
+            "metrics": dict(self._metrics),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`; its tensors are copied.
+
+        Raises
+        ------
+        InvalidInput
+            If the state is of another version, or its networks have other shapes.
+        """
+        if state.get("version") != STATE_VERSION:
+            expected = f"a learner's state of version {STATE_VERSION}"
+            raise InvalidInput.argument("state", expected=expected, got=f"version {state.get('version')}")
+        try:
+            self.policy.load_state_dict(state["policy"])
+            self.critic.load_state_dict(state["critic"])
+        except RuntimeError as err:
+            raise InvalidInput.argument("state", expected="networks of this learner's shapes", got=str(err)) from err
+        self._moments = {
+            name: [{k: v.clone() for k, v in kept.items()} for kept in parts]
+            for name, parts in state["optimisers"].items()
+        }
+        self.__dict__.pop("_optimisers", None)
+        self._temperature = dict(state["temperature"])
+        self.generator.set_state(state["generator"].cpu())
+        self._set_support(*state["support"])
+        self.n_updates = int(state["n_updates"])
+        self._health, self._metrics = dict(state["health"]), dict(state["metrics"])

@@ -1,0 +1,428 @@
+"""The mean flow policy: sampling, log-likelihood of its samples, choice among candidates, deployment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from lemmata_core import InvalidInput
+from lemmata_core.check import positive_int
+from torch import Tensor, nn
+
+from rl_mfpo.config import MFPOConfig
+from rl_mfpo.functional.flow import gaussian_log_density
+from rl_mfpo.networks.critic import TwinCritic
+from rl_mfpo.networks.meanflow import MeanFlowNet, StepConstants
+from rl_mfpo.networks.mlp import CHUNK, run_blocks
+
+
+class SampleLogProb(NamedTuple):
+    """Samples with their log-likelihood.
+
+    Attributes
+    ----------
+    action : Tensor, shape (..., n, A)
+        In [-1, 1].
+    log_prob : Tensor, shape (..., n)
+        In nats, for actions in [-1, 1], not corrected for the last clip.
+    negative_share : float
+        Share of the samples at which the T-step map has a negative determinant, where the "exact" value is no density;
+        0.0 for the average divergence network's.
+    """
+
+    action: Tensor
+    log_prob: Tensor
+    negative_share: float
+
+
+class FlowSamples(NamedTuple):
+    """What `MeanFlowPolicy.flow` found: the end of the flow before the clip, and the log-likelihood, or None."""
+
+    unclipped: Tensor
+    log_prob: Tensor | None
+
+
+class MeanFlowPolicy(nn.Module):
+    """A policy that carries Gaussian noise to an action in a few jumps of an average velocity.
+
+    There is no log-likelihood of an arbitrary action: the average divergence is integrated along the trajectory that
+    led to a sample, and a mean flow has no inverse.
+
+    Parameters
+    ----------
+    obs_dim, act_dim : int
+    config : MFPOConfig
+    generator : torch.Generator, optional
+        For the weights and the noise bank; on the CPU.
+
+    Attributes
+    ----------
+    velocity_net, divergence_net : MeanFlowNet
+        u and delta.
+    target_critic : TwinCritic
+        Chooses among the candidates at evaluation.
+    noise_bank : Tensor, shape (n_candidates, A)
+        The fixed noise of deterministic actions.
+    instantaneous : bool
+        Sample by Euler steps of the velocity u(s, x, t, t): plain flow matching, for comparisons.
+    """
+
+    noise_bank: Tensor
+
+    def __init__(
+        self, obs_dim: int, act_dim: int, config: MFPOConfig, *, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.obs_dim, self.act_dim, self.config = obs_dim, act_dim, config
+        self.instantaneous = False
+        hidden = config.hidden_sizes
+        self.velocity_net = MeanFlowNet(obs_dim, act_dim, act_dim, hidden, generator=generator)
+        self.divergence_net = MeanFlowNet(obs_dim, act_dim, 1, hidden, generator=generator)
+        self.target_critic = TwinCritic(
+            obs_dim,
+            act_dim,
+            hidden,
+            n_atoms=config.n_atoms if config.critic == "categorical" else 1,
+            v_min=config.v_min,
+            v_max=config.v_max,
+            generator=generator,
+        )
+        for parameter in self.target_critic.parameters():
+            parameter.requires_grad_(False)
+        self.register_buffer("noise_bank", torch.randn(config.n_candidates, act_dim, generator=generator))
+
+    @torch.no_grad()
+    def flow(self, obs: Tensor, noise: Tensor, steps: int, *, log_prob: bool) -> FlowSamples:
+        """Carry noise (B, K, A) to actions at states (B, O), without clip and without gradient.
+
+        Rows go through all steps in chunks that stay in the cache; the state's and the times' parts of the first layer
+        are computed once a state and once a step.
+        """
+        n, k, _ = noise.shape
+        nets = [self.velocity_net, self.divergence_net] if log_prob else [self.velocity_net]
+        parts = [net.constants(steps, instantaneous=self.instantaneous) for net in nets]
+        if n == 1:
+            # One state: its part of the first layer is a bias, as the time's is.
+            biases = [torch.addmm(c.times, obs.expand(steps, -1), c.obs_weight).unbind() for c in parts]
+            x, total = _carry(noise[0], parts, biases, [None] * len(parts), k)
+            return self._finish(x.view(noise.shape), total, noise, steps)
+        biases, states = [c.times.unbind() for c in parts], [obs @ c.obs_weight for c in parts]
+        size = max(1, CHUNK // k)
+        if n <= size:
+            x, total = _carry(noise.flatten(0, 1), parts, biases, states, k)
+            return self._finish(x.view(noise.shape), total, noise, steps)
+        pieces = [
+            _carry(noise[i : i + size].flatten(0, 1), parts, biases, [s[i : i + size] for s in states], k)
+            for i in range(0, n, size)
+        ]
+        end = torch.cat([x for x, _ in pieces]).view(noise.shape)
+        return self._finish(end, torch.cat([t for _, t in pieces if t is not None]) if log_prob else None, noise, steps)
+
+    def _finish(self, end: Tensor, total: Tensor | None, noise: Tensor, steps: int) -> FlowSamples:
+        if total is None:
+            return FlowSamples(end, None)
+        return FlowSamples(end, total.view(noise.shape[:-1]).div_(steps).add_(gaussian_log_density(noise)))
+
+    @torch.no_grad()
+    def change_of_variables(self, obs: Tensor, noise: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The T-step map's own log-likelihood, by the determinants of its Jacobians.
+
+        Parameters
+        ----------
+        obs : Tensor, shape (N, O)
+        noise : Tensor, shape (N, A)
+        steps : int
+
+        Returns
+        -------
+        end : Tensor, shape (N, A)
+            Not clipped.
+        log_prob : Tensor, shape (N,)
+            log N(noise) - sum_i log |det(I - J_i / T)|: the density where the map is one-to-one. A determinant of zero
+            counts as the smallest positive number.
+        negative : Tensor of bool, shape (N,)
+            Where the product of the determinants is negative: the map folds.
+        """
+        n, dim = noise.shape
+        net = self.velocity_net
+        constants = net.constants(steps, instantaneous=self.instantaneous)
+        state = obs @ constants.obs_weight
+        # The first layer's tangent of the unit vector e_a is column a of its weight, whatever the row.
+        unit = constants.x_weight.unsqueeze(1).expand(dim, n, -1)
+        eye = torch.eye(dim, device=noise.device, dtype=noise.dtype)
+        x, log_prob, sign = noise, gaussian_log_density(noise), torch.ones_like(noise[:, 0])
+        for step in range(steps):
+            first = (x @ constants.x_weight).add_(state).add_(constants.times[step])
+            y, dy = net.mlp.dual_tail(first, unit)
+            sign_i, log_det = torch.linalg.slogdet(eye - dy.permute(1, 2, 0) / steps)
+            log_prob, sign = log_prob - log_det.clamp_min(math.log(1e-37)), sign * sign_i
+            x = x - y / steps
+        return x, log_prob, sign < 0
+
+    def sample(
+        self,
+        obs: Any,
+        n: int | None = None,
+        *,
+        steps: int | None = None,
+        generator: torch.Generator | None = None,
+        noise: Tensor | None = None,
+    ) -> Tensor:
+        """Draw actions.
+
+        Parameters
+        ----------
+        obs : array_like or Tensor, shape (B, O) or (O,)
+        n : int, optional
+            Actions a state; None: one, without an axis for it.
+        steps : int, optional
+            Network evaluations an action; `config.n_sample_steps` unless given. Any number works on one trained policy.
+        generator : torch.Generator, optional
+            torch's global one unless given.
+        noise : Tensor, optional
+            Draws of N(0, I) of the result's shape, instead of a generator: common random numbers.
+
+        Returns
+        -------
+        Tensor, shape (B, A) or (B, n, A), or without B
+            In [-1, 1], float32, without gradient.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        obs, single = self._observations(obs)
+        noise = self._noise(obs, n, noise, generator, single=single)
+        action = self.flow(obs, noise, self._steps(steps), log_prob=False).unclipped.clamp_(-1, 1)
+        if n is None:
+            action = action.squeeze(1)
+        return action.squeeze(0) if single else action
+
+    def log_prob_of_samples(
+        self,
+        obs: Any,
+        n: int = 1,
+        *,
+        exact: bool = False,
+        steps: int | None = None,
+        generator: torch.Generator | None = None,
+        noise: Tensor | None = None,
+    ) -> SampleLogProb:
+        """Draw actions together with their log-likelihood.
+
+        Parameters
+        ----------
+        obs : array_like or Tensor, shape (B, O) or (O,)
+        n : int
+            Actions a state.
+        exact : bool
+            False: by the average divergence network, the likelihood that training uses. True: by the determinants of
+            the T-step map, at the cost of one tangent an action dimension.
+        steps, generator, noise
+            As for `sample`.
+
+        Returns
+        -------
+        SampleLogProb
+            Actions (B, n, A) and log-likelihoods (B, n), or without B.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        obs, single = self._observations(obs)
+        noise = self._noise(obs, positive_int(n, "n"), noise, generator, single=single)
+        steps = self._steps(steps)
+        share = 0.0
+        if exact:
+            rows = obs.unsqueeze(1).expand(-1, n, -1).flatten(0, 1)
+            end, log_prob, negative = self.change_of_variables(rows, noise.flatten(0, 1), steps)
+            action, log_prob = end.view(noise.shape), log_prob.view(noise.shape[:-1])
+            share = float(negative.float().mean())
+        else:
+            action, found = self.flow(obs, noise, steps, log_prob=True)
+            assert found is not None  # noqa: S101 - asked for
+            log_prob = found
+        action = action.clamp(-1, 1)
+        return SampleLogProb(action[0], log_prob[0], share) if single else SampleLogProb(action, log_prob, share)
+
+    def act(
+        self,
+        obs: Any,
+        *,
+        deterministic: bool = False,
+        generator: torch.Generator | None = None,
+        steps: int | None = None,
+        n_candidates: int | None = None,
+        noise: Tensor | None = None,
+    ) -> Tensor:
+        """The candidate that the target critics value most.
+
+        Parameters
+        ----------
+        obs : array_like or Tensor, shape (B, O) or (O,)
+        deterministic : bool
+            Take the candidates' noise from the bank: the same observation gives the same action.
+        generator : torch.Generator, optional
+        steps : int, optional
+            As for `sample`.
+        n_candidates : int, optional
+            `config.n_candidates` unless given; 1 asks no critic. With `deterministic` at most the bank's size.
+        noise : Tensor, shape (n_candidates, A), optional
+            Common to all observations, instead of the bank or a generator.
+
+        Returns
+        -------
+        Tensor, shape (B, A) or (A,)
+            In [-1, 1].
+
+        Raises
+        ------
+        InvalidInput
+        """
+        obs, single = self._observations(obs)
+        count = self.config.n_candidates if n_candidates is None else positive_int(n_candidates, "n_candidates")
+        if noise is None and deterministic:
+            bank = len(self.noise_bank)
+            if count > bank:
+                expected = f"at most {bank}, the size of the noise bank, with deterministic actions"
+                raise InvalidInput.argument("n_candidates", expected=expected, got=count)
+            noise = self.noise_bank[:count]
+        if noise is not None:
+            noise = noise.expand(len(obs), -1, -1)
+            count = noise.shape[1]
+        drawn = self._noise(obs, count, noise, generator, single=False)
+        action = self.flow(obs, drawn, self._steps(steps), log_prob=False).unclipped.clamp_(-1, 1)
+        if count == 1:
+            best = action[:, 0]
+        else:
+            value = self.target_critic.values(obs, action, clipped=self.config.clipped_double_q)
+            best = action[torch.arange(len(obs), device=action.device), value.argmax(1)]
+        return best[0] if single else best
+
+    def deployable(self, steps: int | None = None, low: Any = None, high: Any = None) -> nn.Module:
+        """A module of its own for deployment: observation (B, O) and noise (B, A) -> environment action (B, A).
+
+        Parameters
+        ----------
+        steps : int, optional
+            As for `sample`.
+        low, high : array_like, shape (A,), optional
+            Bounds of the environment's actions, finite; [-1, 1] unless given.
+
+        Returns
+        -------
+        torch.nn.Module
+            With weights copied, times folded into constants, and the scaling and the clip to the bounds inside; no
+            random operation. `torch.export` and the ONNX exporter accept it.
+
+        Raises
+        ------
+        InvalidInput
+        """
+        device = self.noise_bank.device
+        ends = [
+            torch.full((self.act_dim,), default, device=device)
+            if given is None
+            else torch.as_tensor(given, dtype=torch.float32, device=device).clone()
+            for given, default in ((low, -1.0), (high, 1.0))
+        ]
+        if not all(e.shape == (self.act_dim,) and bool(e.isfinite().all()) for e in ends):
+            expected = f"finite bounds of shape ({self.act_dim},)"
+            raise InvalidInput.argument("low, high", expected=expected, got=f"{low}, {high}")
+        return DeployedPolicy(self.velocity_net, self._steps(steps), *ends, instantaneous=self.instantaneous)
+
+    def _steps(self, steps: int | None) -> int:
+        return self.config.n_sample_steps if steps is None else positive_int(steps, "steps")
+
+    def _observations(self, obs: Any) -> tuple[Tensor, bool]:
+        obs = torch.as_tensor(obs, dtype=torch.float32, device=self.noise_bank.device)
+        if obs.ndim not in (1, 2) or obs.shape[-1] != self.obs_dim:
+            expected = f"shape (B, {self.obs_dim}) or ({self.obs_dim},)"
+            raise InvalidInput.argument("obs", expected=expected, got=f"shape {tuple(obs.shape)}")
+        return (obs.unsqueeze(0), True) if obs.ndim == 1 else (obs, False)
+
+    def _noise(
+        self, obs: Tensor, n: int | None, noise: Tensor | None, generator: torch.Generator | None, *, single: bool
+    ) -> Tensor:
+        count = 1 if n is None else positive_int(n, "n")
+        shape = (len(obs), count, self.act_dim)
+        if noise is None:
+            return torch.randn(shape, generator=generator, device=obs.device)
+        wanted = [size for size, drop in zip(shape, (single, n is None, False)) if not drop]
+        if list(noise.shape) != wanted:
+            expected = f"shape {tuple(wanted)}"
+            raise InvalidInput.argument("noise", expected=expected, got=f"shape {tuple(noise.shape)}")
+        return noise.to(device=obs.device, dtype=obs.dtype).reshape(shape)
+
+
+def _carry(
+    x: Tensor,
+    parts: list[StepConstants],
+    biases: list[tuple[Tensor, ...]],
+    states: Sequence[Tensor | None],
+    k: int,
+) -> tuple[Tensor, Tensor | None]:
+    """Take all steps with rows x, k a state; also sum the divergences where their network is the second part."""
+    total = None
+    steps = len(biases[0])
+    for step in range(steps):
+        if len(parts) == 2:
+            value = _evaluate(parts[1], biases[1][step], states[1], x, k)
+            total = value if total is None else total.add_(value)
+        x = torch.sub(x, _evaluate(parts[0], biases[0][step], states[0], x, k), alpha=1 / steps)
+    return x, total
+
+
+def _evaluate(constants: StepConstants, bias: Tensor, state: Tensor | None, x: Tensor, k: int) -> Tensor:
+    """The network at the rows x, k a state, with the first layer put together from its parts."""
+    h = torch.addmm(bias, x, constants.x_weight)
+    if state is not None:
+        if k == 1:
+            h.add_(state)
+        else:
+            h.view(len(state), k, -1).add_(state.unsqueeze(1))
+    return run_blocks(h, constants.blocks)
+
+
+class DeployedPolicy(nn.Module):
+    """The sampler as plain tensor operations, with scaling and clip inside: see `MeanFlowPolicy.deployable`."""
+
+    times: Tensor
+    x_weight: Tensor
+    obs_weight: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, net: MeanFlowNet, steps: int, low: Tensor, high: Tensor, *, instantaneous: bool) -> None:
+        super().__init__()
+        constants = net.constants(steps, instantaneous=instantaneous)
+        self.steps = steps
+        for name in ("times", "x_weight", "obs_weight"):
+            self.register_buffer(name, getattr(constants, name).detach().clone())
+        self.tail_weights = nn.ModuleList([_copy(layer) for layer in [*net.mlp.hidden[1:], net.mlp.out]])
+        self.norms = nn.ModuleList([_copy(norm) for norm in net.mlp.norms])
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+
+    def forward(self, observation: Tensor, noise: Tensor) -> Tensor:
+        """Environment actions (B, A) of observations (B, O) and noise (B, A)."""
+        state = observation @ self.obs_weight
+        x = noise
+        for step in range(self.steps):
+            h = x @ self.x_weight + state + self.times[step]
+            for norm, layer in zip(self.norms, self.tail_weights):
+                h = layer(nn.functional.gelu(norm(h), approximate="tanh"))
+            x = x - h / self.steps
+        action = x.clamp(-1.0, 1.0)
+        scaled = self.low + (action + 1.0) * 0.5 * (self.high - self.low)
+        # Rounding may carry the scaled action past a bound.
+        return torch.minimum(torch.maximum(scaled, self.low), self.high)
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    import copy
+
+    return copy.deepcopy(module).requires_grad_(requires_grad=False)
