@@ -107,8 +107,8 @@ def max_cut(progress: Progress) -> list[Ratio]:
             times[sweeps] += ratios
             cuts[sweeps].append(float(np.mean(theirs) / np.mean(ours)))
             mid, low, high = _spread(ratios)
-            # The bars on time are for all families together; lattices, with four neighbours a vertex, cost the most.
-            rows.append(Ratio(f"{name}: time, {sweeps} sweeps", "dwave SA 1000", version, mid, low, high))
+            limit = 0.35 if sweeps == 1000 else 0.90
+            rows.append(Ratio(f"{name}: time, {sweeps} sweeps", "dwave SA 1000", version, mid, low, high, limit))
             cut = cuts[sweeps][-1]
             # Three times the sweeps must not be worse anywhere by more than 0.1 %; at the same sweeps only the mean
             # counts.
@@ -177,7 +177,7 @@ def tours(progress: Progress) -> list[Ratio]:
     """Best of 16 lanes without 2-opt against SA on the usual form at no less time; then with improve."""
     rows = []
     version = metadata.version("dwave-samplers")
-    for n in progress.track((17, 29, 45), "tours"):
+    for n in progress.track((17, 29, 45, 52), "tours"):
         g = np.random.default_rng(n)
         points = g.random((n, 2))
         p = P.TSP(np.rint(1000 * np.linalg.norm(points[:, None] - points, axis=-1)))

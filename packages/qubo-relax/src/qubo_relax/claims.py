@@ -284,9 +284,8 @@ def run_scaling(ctx: Context) -> Evidence:
     sizes = [1000, 2000, 4000, 8000]
     if ctx.scale == Scale.FULL:
         sizes = [1000, 4000, 16000, 64000, 256000, 1000000]
-    sweeps = 200 if ctx.scale == Scale.SMOKE else 1000
     work.sweep_seconds(100, 10, 0)  # compiles or loads
-    seconds = [work.sweep_seconds(n, sweeps, 0) for n in ctx.progress.track(sizes, "timing")]
+    seconds = [work.sweep_seconds(n, 1000, 0) for n in ctx.progress.track(sizes, "timing")]
     fit = growth(sizes, seconds)
     return Evidence(
         headline=f"a sweep costs n^{fit.exponent:.2f}",
