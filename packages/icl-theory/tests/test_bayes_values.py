@@ -73,6 +73,9 @@ def test_logistic_regression_by_quadrature():
 
 def test_add_one_rule_on_a_chain():
     p = MarkovDirichlet(2).predict([[0, 0, 1, 0, 0]])
+    probs, log_predictive = p
+    assert probs is p.probs
+    assert log_predictive is p.log_predictive
     following = MarkovDirichlet(2).predict([[0, 0, 1, 0, 0, 0]])
     # Context 0 saw 0, 1, 0: counts 1 + 2 against 1 + 1.
     assert following.probs[0, 5, 0] == pytest.approx(0.6, rel=1e-14)

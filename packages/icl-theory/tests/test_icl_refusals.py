@@ -21,6 +21,7 @@ from icl_theory import (
     PromptSpec,
     UniformAttention,
     bounds,
+    decompose,
     evaluate,
     fit_least_squares,
     phase_diagram,
@@ -143,6 +144,31 @@ def test_any_callable_is_evaluated():
     exact = GatedLinearICL(30)
     assert evaluate(lambda tokens: exact(tokens), BANK, TASKS, SPEC, n=500) == evaluate(exact, BANK, TASKS, SPEC, n=500)
     assert evaluate(lambda tokens: [math.nan] * len(tokens), BANK, TASKS, SPEC, n=9).value == 1.0
+
+
+def test_modules_are_measured_in_evaluation_mode_and_left_as_they_were():
+    model = UniformAttention(2, 4, spectral_norm=True)
+    model.rho.eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    first, second = (decompose(model, LINE, 2000, 5, 0) for _ in range(2))
+    assert first.risk == second.risk
+    assert model.training
+    assert model.phi.training
+    assert not model.rho.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+    class Dropping(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.drop, self.inner = torch.nn.Dropout(0.9), GatedLinearICL(30)
+
+        def forward(self, tokens):
+            return self.inner(self.drop(tokens))
+
+    dropping = Dropping()
+    error = evaluate(dropping, BANK, TASKS, SPEC, n=500)
+    assert error == evaluate(dropping.inner, BANK, TASKS, SPEC, n=500)
+    assert dropping.drop.training
 
 
 def test_likelihoods_of_extreme_logits_do_not_round_to_zero():

@@ -62,13 +62,15 @@ class RiskReport:
 def call_model(model: Predictor, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return the model's predictions at k = 1 .. length - 1 as float64.
 
-    Modules get float32 tensors and no gradient; other callables float64 arrays.
+    Modules get float32 tensors and no gradient, in evaluation mode; other callables float64 arrays.
     """
     import torch
 
+    from icl_theory.modes import measuring
+
     if isinstance(model, torch.nn.Module):
         place = next(model.parameters(), torch.zeros(1))
-        with torch.no_grad():
+        with measuring(model):
             out = model(*(torch.from_numpy(np.asarray(a)).to(place) for a in (x, y))).double().cpu().numpy()
     else:
         out = model(x.copy(), y.copy())

@@ -93,11 +93,10 @@ def selective_scan(
     batch, channels, states = u.shape[0], A.shape[0], A.shape[1]
     h_ = u_.new_zeros((batch, channels, states)) if h0 is None else h0.to(work)
     zoh = discretization == "zoh"
-    x = u_ if zoh else delta_ * u_
     if compiled:
-        y, last = _CompiledScan.apply(delta_, x, A_, B_, C_, h_, zoh, torch.is_grad_enabled())
+        y, last = _CompiledScan.apply(delta_, u_, A_, B_, C_, h_, zoh, torch.is_grad_enabled())
     else:
-        y, last = two_level(delta_, x, A_, B_, C_, h_, zoh=zoh)
+        y, last = two_level(delta_, u_ if zoh else delta_ * u_, A_, B_, C_, h_, zoh=zoh)
     if D is not None:
         y = y + D.to(y.dtype) * u_ if not D.is_complex() or y.is_complex() else y + D * u_
     if z is not None:
@@ -162,16 +161,19 @@ def _dtypes(tensors: list[Tensor], compiled: bool) -> tuple[torch.dtype, torch.d
 
 
 class _CompiledScan(torch.autograd.Function):
-    """y and the last state from (delta, x, A, B, C, h0); see scan_kernels for the recurrence."""
+    """y and the last state from (delta, u, A, B, C, h0); see scan_kernels for the recurrence.
+
+    Nothing is left to torch's own threads: they wait spinning, and would take the cores that the kernels run on.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, h0: Tensor, zoh: bool, grad: bool
+        ctx: Any, delta: Tensor, u: Tensor, A: Tensor, B: Tensor, C: Tensor, h0: Tensor, zoh: bool, grad: bool
     ) -> tuple[Tensor, Tensor]:
         from icl_theory import scan_kernels
 
-        arrays = _Arrays(delta, x, A, B, C, zoh)
-        batch, length = x.shape[:2]
+        arrays = _Arrays(delta, u, A, B, C, zoh)
+        batch, length = u.shape[:2]
         states, channels = arrays.shape
         blocks = -(-length // scan_kernels.BLOCK) if grad and any(ctx.needs_input_grad) else 0
         h = np.array(arrays.wide(_numpy(h0).swapaxes(1, 2)), order="C", copy=True)
@@ -180,17 +182,19 @@ class _CompiledScan(torch.autograd.Function):
         _over_rows(
             batch,
             length * channels * states,
-            lambda first, last: scan_kernels.scan_forward(first, last, zoh, *arrays.inputs, h, y, kept),
+            lambda first, last: scan_kernels.scan_forward(
+                first, last, zoh, *arrays.inputs, h, y, kept, np.empty(channels, arrays.dtype)
+            ),
         )
-        ctx.save_for_backward(delta, x, A, B, C, torch.from_numpy(kept))
+        ctx.save_for_backward(delta, u, A, B, C, torch.from_numpy(kept))
         ctx.zoh = zoh
         use = A.shape[0]
         return torch.from_numpy(y)[..., :use], torch.from_numpy(h)[..., :use].transpose(1, 2)
 
     @staticmethod
     def backward(ctx: Any, gy: Tensor, glast: Tensor) -> tuple[Tensor | None, ...]:
-        delta, x, A, B, C, kept = ctx.saved_tensors
-        given = (delta, x, A, B, C, gy, glast)
+        delta, u, A, B, C, kept = ctx.saved_tensors
+        given = (delta, u, A, B, C, gy, glast)
         with torch.no_grad():
             grads = _backward(*given, _numpy(kept), ctx.zoh)
         # Tied to what they depend on, so that a second derivative fails loudly instead of passing for zero.
@@ -198,16 +202,16 @@ class _CompiledScan(torch.autograd.Function):
 
 
 def _backward(
-    delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, gy: Tensor, glast: Tensor, kept: NDArray[Any], zoh: bool
+    delta: Tensor, u: Tensor, A: Tensor, B: Tensor, C: Tensor, gy: Tensor, glast: Tensor, kept: NDArray[Any], zoh: bool
 ) -> tuple[Tensor, ...]:
-    """Gradients of delta, x, A, B, C and h0."""
+    """Gradients of delta, u, A, B, C and h0."""
     from icl_theory import scan_kernels
 
-    arrays = _Arrays(delta, x, A, B, C, zoh)
-    batch, length, use = x.shape
+    arrays = _Arrays(delta, u, A, B, C, zoh)
+    batch, length, use = u.shape
     (states, channels), block, dtype = arrays.shape, scan_kernels.BLOCK, arrays.dtype
     gh = np.array(arrays.wide(_numpy(glast).swapaxes(1, 2)), order="C", copy=True)
-    gdelta, gx = np.zeros((2, batch, length, channels), dtype)
+    gdelta, gu = np.zeros((2, batch, length, channels), dtype)
     gA = np.zeros((batch, states, channels), dtype)
     gB, gC = np.zeros((2, batch, length, states), dtype)
     out = arrays.wide(_numpy(gy))
@@ -216,15 +220,16 @@ def _backward(
     series = np.array(_SERIES, dtype)
 
     def run(first: int, last: int) -> None:
+        rows = np.empty((2, channels), dtype)
         scratch = [np.empty((n, states, channels), dtype) for n in (block + 1, block, block if zoh else 0)]
         scan_kernels.scan_backward(
-            first, last, zoh, dtype.type(0), small, series, *arrays.inputs, kept, out, gh, gdelta, gx, gA, gB, gC,
-            *scratch,
+            first, last, zoh, dtype.type(0), small, series, *arrays.inputs, kept, out, gh, gdelta, gu, gA, gB, gC,
+            *rows, *scratch,
         )  # fmt: skip
 
     _over_rows(batch, length * channels * states, run)
-    gdelta, gx, gA, gh = (g[..., :use] for g in (gdelta, gx, gA, gh))
-    grads = (gdelta, gx, gA.sum(0).T, gB, gC, gh.swapaxes(1, 2))
+    gdelta, gu, gA, gh = (g[..., :use] for g in (gdelta, gu, gA, gh))
+    grads = (gdelta, gu, gA.sum(0).T, gB, gC, gh.swapaxes(1, 2))
     return tuple(torch.from_numpy(np.ascontiguousarray(g)) for g in grads)
 
 
@@ -247,8 +252,8 @@ class _Arrays:
     channels takes six times as long as the loop over 16 of them.
     """
 
-    def __init__(self, delta: Tensor, x: Tensor, A: Tensor, B: Tensor, C: Tensor, zoh: bool) -> None:
-        lanes = {torch.float32: 16, torch.float64: 8}.get(x.dtype, 1)
+    def __init__(self, delta: Tensor, u: Tensor, A: Tensor, B: Tensor, C: Tensor, zoh: bool) -> None:
+        lanes = {torch.float32: 16, torch.float64: 8}.get(u.dtype, 1)
         self.fill = -A.shape[0] % lanes if 2 * A.shape[0] > lanes else 0
         At = np.ascontiguousarray(_numpy(A).T)
         if self.fill:
@@ -263,7 +268,7 @@ class _Arrays:
             inverse = np.empty((0, 0), At.dtype)
         self.dtype = At.dtype
         self.shape = At.shape
-        self.inputs = (self.wide(_numpy(delta)), self.wide(_numpy(x)), At, inverse, _numpy(B), _numpy(C))
+        self.inputs = (self.wide(_numpy(delta)), self.wide(_numpy(u)), At, inverse, _numpy(B), _numpy(C))
 
     def wide(self, array: NDArray[Any]) -> NDArray[Any]:
         """Fill the last axis up with channels of zeros."""

@@ -2,7 +2,7 @@
 
     h_t = exp(delta_t A) h_(t-1) + phi_t B_t x_t,    y_t = sum over states of C_t h_t
 
-"euler": phi = 1 and the caller passes x = delta u.  "zoh": phi = (exp(delta A) - 1) / A and x = u.
+"euler": phi = 1 and x = delta u.  "zoh": phi = (exp(delta A) - 1) / A and x = u.
 
 The state is stored (states, channels), so that the inner loops run over channels and vectorise. The forward pass keeps
 the state every `BLOCK` steps; the backward pass recomputes inside a block, so nothing of size
@@ -122,17 +122,19 @@ def _conj(x):
 
 
 @kernel
-def scan_forward(first, last, zoh, delta, x, A, A_inverse, B, C, h, y, kept):
+def scan_forward(first, last, zoh, delta, u, A, A_inverse, B, C, h, y, kept, x):
     """Scan the batch rows `first` to `last`.
 
-    delta, x, y: (batch, length, channels); A, A_inverse: (states, channels); B, C: (batch, length, states).
-    h: (batch, states, channels), the initial state on entry and the last on return. kept: (batch, blocks, states,
-    channels) or empty along the second axis where no gradient is wanted.
+    delta, u, y: (batch, length, channels); A, A_inverse: (states, channels); B, C: (batch, length, states).
+    x (channels,): scratch. h: (batch, states, channels), the initial state on entry and the last on return. kept:
+    (batch, blocks, states, channels) or empty along the second axis where no gradient is wanted.
     """
-    length, channels = x.shape[1], x.shape[2]
+    length, channels = u.shape[1], u.shape[2]
     states = A.shape[0]
     for b in range(first, last):
         for t in range(length):
+            for d in range(channels):
+                x[d] = u[b, t, d] if zoh else delta[b, t, d] * u[b, t, d]
             if t % BLOCK == 0 and kept.shape[1]:
                 for n in range(states):
                     for d in range(channels):
@@ -142,13 +144,13 @@ def scan_forward(first, last, zoh, delta, x, A, A_inverse, B, C, h, y, kept):
                 if zoh:
                     for d in range(channels):
                         a, e = exp_parts(delta[b, t, d] * A[n, d])
-                        new = a * h[b, n, d] + e * A_inverse[n, d] * Bn * x[b, t, d]
+                        new = a * h[b, n, d] + e * A_inverse[n, d] * Bn * x[d]
                         h[b, n, d] = new
                         y[b, t, d] += Cn * new
                 else:
                     for d in range(channels):
                         a, e = exp_parts(delta[b, t, d] * A[n, d])
-                        new = a * h[b, n, d] + Bn * x[b, t, d]
+                        new = a * h[b, n, d] + Bn * x[d]
                         h[b, n, d] = new
                         y[b, t, d] += Cn * new
 
@@ -162,7 +164,7 @@ def scan_backward(
     small,
     s,
     delta,
-    x,
+    u,
     A,
     A_inverse,
     B,
@@ -171,10 +173,12 @@ def scan_backward(
     gy,
     gh,
     gdelta,
-    gx,
+    gu,
     gA,
     gB,
     gC,
+    x,
+    gx,
     hs,
     decay,
     rise,
@@ -182,11 +186,11 @@ def scan_backward(
     """Gradients of the rows `first` to `last`, by torch's convention: conj(derivative) times the incoming gradient.
 
     gh: (batch, states, channels), gradient of the last state on entry, of the initial state on return. gA: (batch,
-    states, channels), one a row, so that the sum over rows does not depend on threads. The last three are scratch:
-    hs (BLOCK + 1, states, channels), decay (BLOCK, ...), and rise (BLOCK, ...; "zoh" only). `s` holds the series of
-    d phi / dA in delta A, used below `small`, where the closed form cancels.
+    states, channels), one a row, so that the sum over rows does not depend on threads. `s` holds the series of
+    d phi / dA in delta A, used below `small`, where the closed form cancels. The last five are scratch: x and gx
+    (channels,), hs (BLOCK + 1, states, channels), decay (BLOCK, ...), and rise (BLOCK, ...; "zoh" only).
     """
-    length, channels = x.shape[1], x.shape[2]
+    length, channels = u.shape[1], u.shape[2]
     states = A.shape[0]
     for b in range(first, last):
         for block in range((length + BLOCK - 1) // BLOCK - 1, -1, -1):
@@ -197,6 +201,8 @@ def scan_backward(
                     hs[0, n, d] = kept[b, block, n, d]
             for i in range(count):
                 t = start + i
+                for d in range(channels):
+                    x[d] = u[b, t, d] if zoh else delta[b, t, d] * u[b, t, d]
                 for n in range(states):
                     Bn = B[b, t, n]
                     if zoh:
@@ -204,14 +210,17 @@ def scan_backward(
                             a, e = exp_parts(delta[b, t, d] * A[n, d])
                             decay[i, n, d] = a
                             rise[i, n, d] = e * A_inverse[n, d]
-                            hs[i + 1, n, d] = a * hs[i, n, d] + e * A_inverse[n, d] * Bn * x[b, t, d]
+                            hs[i + 1, n, d] = a * hs[i, n, d] + e * A_inverse[n, d] * Bn * x[d]
                     else:
                         for d in range(channels):
                             a, e = exp_parts(delta[b, t, d] * A[n, d])
                             decay[i, n, d] = a
-                            hs[i + 1, n, d] = a * hs[i, n, d] + Bn * x[b, t, d]
+                            hs[i + 1, n, d] = a * hs[i, n, d] + Bn * x[d]
             for i in range(count - 1, -1, -1):
                 t = start + i
+                for d in range(channels):
+                    x[d] = conj(u[b, t, d]) if zoh else conj(delta[b, t, d] * u[b, t, d])
+                    gx[d] = zero
                 for n in range(states):
                     Bn, Cn = conj(B[b, t, n]), conj(C[b, t, n])
                     sum_B, sum_C = zero, zero
@@ -221,10 +230,10 @@ def scan_backward(
                             phi = conj(rise[i, n, d])
                             g = gh[b, n, d] + gy[b, t, d] * Cn
                             ga = g * conj(hs[i, n, d]) * a
-                            gphi = g * Bn * conj(x[b, t, d])
+                            gphi = g * Bn * x[d]
                             sum_C += gy[b, t, d] * conj(hs[i + 1, n, d])
-                            sum_B += g * phi * conj(x[b, t, d])
-                            gx[b, t, d] += g * phi * Bn
+                            sum_B += g * phi * x[d]
+                            gx[d] += g * phi * Bn
                             gdelta[b, t, d] += ga * conj(A[n, d]) + gphi * a
                             step = conj(delta[b, t, d])
                             v = step * conj(A[n, d])
@@ -240,10 +249,17 @@ def scan_backward(
                             g = gh[b, n, d] + gy[b, t, d] * Cn
                             ga = g * conj(hs[i, n, d]) * a
                             sum_C += gy[b, t, d] * conj(hs[i + 1, n, d])
-                            sum_B += g * conj(x[b, t, d])
-                            gx[b, t, d] += g * Bn
+                            sum_B += g * x[d]
+                            gx[d] += g * Bn
                             gdelta[b, t, d] += ga * conj(A[n, d])
                             gA[b, n, d] += ga * conj(delta[b, t, d])
                             gh[b, n, d] = g * a
                     gB[b, t, n] = sum_B
                     gC[b, t, n] = sum_C
+                if zoh:
+                    for d in range(channels):
+                        gu[b, t, d] = gx[d]
+                else:
+                    for d in range(channels):
+                        gu[b, t, d] = gx[d] * conj(delta[b, t, d])
+                        gdelta[b, t, d] += gx[d] * conj(u[b, t, d])

@@ -19,6 +19,7 @@ from torch import nn
 
 from icl_theory.estimates import Estimate
 from icl_theory.gated import GatedLinearICL
+from icl_theory.modes import measuring
 from icl_theory.pattern_engine import PatternEngine, Weights
 from icl_theory.patterns import PatternBank
 from icl_theory.prompts import PromptSpec, checked_setting, dense, draw_coefficients
@@ -322,7 +323,7 @@ def predictions(
             F.append(engine.run(weights, found, False)[0])
         else:
             tokens = torch.from_numpy(dense(bank, spec, found)).to(place)
-            with torch.no_grad():
+            with measuring(model):
                 out = model(tokens)
             if not isinstance(model, nn.Module):
                 out = torch.as_tensor(out)
@@ -345,7 +346,8 @@ def evaluate(
     Parameters
     ----------
     model : nn.Module or callable
-        From tokens, a float tensor of shape (n, length + 1, d + 1), to F of shape (n,).
+        From tokens, a float tensor of shape (n, length + 1, d + 1), to F of shape (n,). A module is measured in
+        evaluation mode, and left in the mode it was in.
     bank, tasks, spec
         As in `train`.
     n : int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class MarkovPosterior(Posterior):
     """Predictions of the next symbol: entry ``[:, k]`` conditions on the first k symbols.
 
+    It unpacks as ``probs, log_predictive``.
+
     Attributes
     ----------
     mean, var : ndarray, shape (n, length, states)
@@ -32,6 +34,9 @@ class MarkovPosterior(Posterior):
     def probs(self) -> NDArray[Any]:
         """Probability of each symbol coming next, shape (n, length, states)."""
         return self.mean
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return iter((self.probs, self.log_predictive))
 
 
 class MarkovDirichlet(Family):
