@@ -93,10 +93,11 @@ def _small_batch(stack: Any, options: dict[str, Any]) -> list[AssignmentResult]:
         assign_batch(stack, math.inf, x, out, counts, start, stop)
     share = (time.perf_counter() - begin) / batch
     results = []
+    shape = (n, m)
     for k, (status, scans, left, searched) in enumerate(counts.tolist()):
         if status != 0:
             results.append(solve(stack[k], **options))
             continue
-        stats = {"row_scans": scans, "augmentations": searched, "greedy_fraction": 1.0 - left / n}
-        results.append(AssignmentResult(x[k], out[k, :n], out[k, n:], (n, m), "dense", share, stats=stats))
+        stats = (scans, left, searched)
+        results.append(AssignmentResult(x[k], out[k, :n], out[k, n:], shape, "dense", share, stats=stats))
     return results

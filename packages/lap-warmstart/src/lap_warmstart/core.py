@@ -6,14 +6,13 @@ The core is a CSR graph: `ptr` (n + 1), `col` (int32), `val` (float64). `cx` hol
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from lap_warmstart.simd import INNER, KERNEL, LANES, mask_diff_le, row_min, trailing_zeros
+from lap_warmstart.simd import LANES, inner, kernel, mask_diff_le, row_min, trailing_zeros
 
 PRICED = 8
 
 
-@njit(**INNER)
+@inner
 def _collect(row, v, bound, begin, limit, col, val, base):
     """Append the entries with ``row[j] - v[j] <= bound``, at most `limit`, walking cyclically from block `begin`."""
     m = row.size
@@ -42,7 +41,7 @@ def _collect(row, v, bound, begin, limit, col, val, base):
     return count
 
 
-@njit(**INNER)
+@inner
 def _mean_above(row, v, u):
     """Return the mean excess of the finite reduced costs over `u`."""
     total = 0.0
@@ -55,7 +54,7 @@ def _mean_above(row, v, u):
     return total / max(count, 1)
 
 
-@njit(**KERNEL)
+@kernel
 def select(c, v, k, start, stop, ptr, col, val, low, width):
     """Collect about `k` (at least k/2, at most 2k) entries of least reduced cost of the rows ``start..stop``.
 
@@ -113,7 +112,7 @@ def select(c, v, k, start, stop, ptr, col, val, low, width):
     return width
 
 
-@njit(**KERNEL)
+@kernel
 def greedy_core(ptr, col, val, v, low, x, y, cx):
     """Match rows to the first free column of a tight core edge; return the rows left free."""
     left = 0
@@ -132,7 +131,7 @@ def greedy_core(ptr, col, val, v, low, x, y, cx):
     return left
 
 
-@njit(**KERNEL)
+@kernel
 def reduce_core(ptr, col, val, v, x, y, cx, gate, passes, budget):
     """Augmenting row reduction on the core, at most `budget` row scans; return the scans made.
 
@@ -200,7 +199,7 @@ def reduce_core(ptr, col, val, v, x, y, cx, gate, passes, budget):
     return scans
 
 
-@njit(**KERNEL)
+@kernel
 def price(c, v, x, y, cx, gate, exact, start, stop, safe, bad, cols, vals, counts, n_bad):
     """Find the rows of ``start..stop`` with an edge cheaper than their own and unmatch them.
 
@@ -260,7 +259,7 @@ def price(c, v, x, y, cx, gate, exact, start, stop, safe, bad, cols, vals, count
     return n_bad
 
 
-@njit(**KERNEL)
+@kernel
 def add_edges(ptr, col, val, bad, cols, vals, counts, n_bad, new_ptr, new_col, new_val):
     """Write the core with the priced edges of the rows ``bad[:n_bad]`` (ascending) added."""
     k = 0
@@ -280,7 +279,7 @@ def add_edges(ptr, col, val, bad, cols, vals, counts, n_bad, new_ptr, new_col, n
     new_ptr[ptr.size - 1] = put
 
 
-@njit(**KERNEL)
+@kernel
 def repair_core(ptr, col, val, v, x, y, cx):
     """Raise and repair on core edges: free columns get ``v = 0``, rows that now have a cheaper edge are unmatched.
 

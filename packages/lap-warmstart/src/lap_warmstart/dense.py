@@ -3,20 +3,22 @@
 Every kernel works on a C-ordered matrix `c` (n rows, m columns, float64 or float32) and the column duals `v`; the row
 dual of a matched row is implied, ``u[i] = c[i, x[i]] - v[x[i]]``. `x` maps rows to columns and `y` columns to rows, -1
 for free. `gate` is the cost at which a row may stay unmatched, infinite where it may not.
+
+Reductions and searches are long functions on purpose, here and in `core`, `heap` and `tight`: their state lives in
+registers, and each further function costs a fresh environment compile time.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from lap_warmstart.simd import INNER, KERNEL, LANES, fmin, mask_diff_le, mask_le, relax, row_min, trailing_zeros
+from lap_warmstart.simd import LANES, fmin, inner, kernel, mask_diff_le, mask_le, relax, row_min, trailing_zeros
 
 OK, NAN, UNBOUNDED, INFEASIBLE, OVERFLOW = range(5)
 SAFE = 4.4e307
 
 
-@njit(**KERNEL)
+@kernel
 def survey(c, v, start, stop):
     """Lower `v` to the column minima of rows ``start..stop``; return whether an entry needs a second look.
 
@@ -32,7 +34,7 @@ def survey(c, v, start, stop):
     return odd != 0
 
 
-@njit(**KERNEL)
+@kernel
 def second_look(c):
     """Judge a matrix with odd entries: NAN, UNBOUNDED, OVERFLOW or OK (nothing worse than +inf)."""
     low = np.inf
@@ -50,7 +52,7 @@ def second_look(c):
     return OVERFLOW if top > -np.inf and (top - low) * 2.0 == np.inf else OK
 
 
-@njit(**INNER)
+@inner
 def first_free(c, v, y, bound):
     """Return the first free column with ``c[j] - v[j] <= bound``, or -1."""
     m = c.size
@@ -68,7 +70,7 @@ def first_free(c, v, y, bound):
     return -1
 
 
-@njit(**KERNEL)
+@kernel
 def column_reduction(c, v, x, y):
     """Match each row to the first column whose minimum it holds, then transfer the reduction (LAPJV, steps a and b).
 
@@ -112,7 +114,7 @@ def column_reduction(c, v, x, y):
                 v[j] = held - (second - (np.float64(c[i, j]) - held))
 
 
-@njit(**KERNEL)
+@kernel
 def greedy(c, v, x, y, start, stop):
     """Match rows to the first free column of least reduced cost; return the sum of the row minima."""
     total = 0.0
@@ -127,7 +129,7 @@ def greedy(c, v, x, y, start, stop):
     return total
 
 
-@njit(**KERNEL)
+@kernel
 def row_reduction(c, v, x, y, free, state, budget, gate, classical, t, quota):
     """Augmenting row reduction (LAPJV, step c), at most `budget` row scans.
 
@@ -235,7 +237,7 @@ def row_reduction(c, v, x, y, free, state, budget, gate, classical, t, quota):
     return True
 
 
-@njit(**INNER)
+@inner
 def _queue_columns(d, vw, y, level, queue, n_queue, reached):
     """Queue the columns at distance `level`; return (a free one or -1, new length of the queue)."""
     m = d.size
@@ -264,7 +266,7 @@ def _queue_columns(d, vw, y, level, queue, n_queue, reached):
     return -1, n_queue
 
 
-@njit(**KERNEL)
+@kernel
 def search(c, v, x, y, rows, start, stop, gate, quota):
     """Augment along shortest paths from the free rows ``rows[start:stop]`` (Dijkstra on the reduced costs).
 
@@ -339,7 +341,7 @@ def search(c, v, x, y, rows, start, stop, gate, quota):
     return stop, scans, -1
 
 
-@njit(**KERNEL)
+@kernel
 def repair(c, v, x, y):
     """Set ``v = 0`` on free columns and unmatch each row that now has a cheaper edge there, until nothing changes.
 
@@ -370,7 +372,7 @@ def repair(c, v, x, y):
                     break
 
 
-@njit(**KERNEL)
+@kernel
 def free_rows(x, rows):
     """List the unmatched rows in `rows` and return their number."""
     count = 0

@@ -6,13 +6,12 @@ Sources: Min-Trick and density, arXiv 2605.09382; the dual bound test is ours.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lap_warmstart.dense import SAFE
-from lap_warmstart.simd import KERNEL, LANES, fmin, mask_diff_le, row_min
+from lap_warmstart.simd import LANES, fmin, kernel, mask_diff_le, row_min
 
 
-@njit(**KERNEL)
+@kernel
 def lower_columns(c, u, v, start, stop):
     """Min-Trick: ``v[j] = min(v[j], min_i c[i, j] - u[i])`` over the rows ``start..stop``."""
     for i in range(start, stop):
@@ -22,7 +21,7 @@ def lower_columns(c, u, v, start, stop):
             v[j] = fmin(np.float64(row[j]) - ui, v[j])
 
 
-@njit(**KERNEL)
+@kernel
 def survey_and_lower(c, u, v, w, start, stop):
     """Do `dense.survey` (column minima to `v`, odd entries) and the Min-Trick of `u` (to `w`) in one pass."""
     odd = 0
@@ -37,14 +36,22 @@ def survey_and_lower(c, u, v, w, start, stop):
     return odd != 0
 
 
-@njit(**KERNEL)
+@kernel
 def row_minima(c, v, u, start, stop):
     """``u[i] = min_j c[i, j] - v[j]`` for the rows ``start..stop``."""
     for i in range(start, stop):
         u[i] = row_min(c[i], v)
 
 
-@njit(**KERNEL)
+@kernel
+def sampled_minima(c, seeds, rows, low):
+    """``low[s, k] = min_j c[rows[k], j] - seeds[s, j]``."""
+    for k in range(rows.size):
+        for s in range(seeds.shape[0]):
+            low[s, k] = row_min(c[rows[k]], seeds[s])
+
+
+@kernel
 def bounds(c, seeds, gate, start, stop, totals):
     """Add ``sum_i min(gate, min_j c[i, j] - v[j])`` for each seed v (a row of `seeds`), rows ``start..stop``."""
     for i in range(start, stop):
@@ -54,7 +61,7 @@ def bounds(c, seeds, gate, start, stop, totals):
                 totals[s] += min(u, gate)
 
 
-@njit(**KERNEL)
+@kernel
 def tight_entries(c, u, v, eps):
     """Count the entries with ``|c - u - v| < eps``."""
     count = 0
@@ -65,7 +72,7 @@ def tight_entries(c, u, v, eps):
     return count
 
 
-@njit(**KERNEL)
+@kernel
 def tight_sample(c, v, rows, tight, flat):
     """For each sampled row, count its entries of least reduced cost and those equal to its largest cost."""
     m = c.shape[1]
@@ -91,7 +98,7 @@ def tight_sample(c, v, rows, tight, flat):
         flat[k] = same / m
 
 
-@njit(**KERNEL)
+@kernel
 def coarse_rows(c, picked, v_picked, u, start, stop):
     """``u[i] = min over the picked columns of c[i, j] - v_picked`` for the rows ``start..stop``."""
     for i in range(start, stop):
@@ -101,7 +108,7 @@ def coarse_rows(c, picked, v_picked, u, start, stop):
         u[i] = best
 
 
-@njit(**KERNEL)
+@kernel
 def least_slack(c, u, v):
     """Return ``min_ij c[i, j] - u[i] - v[j]`` and the largest finite absolute entry."""
     worst = np.inf

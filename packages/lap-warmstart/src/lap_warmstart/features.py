@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from lap_warmstart.simd import KERNEL, fmin, pick
+from lap_warmstart.simd import fmin, kernel, pick, summing
 
 LISTED = 16
 SAMPLE = 64
@@ -52,7 +51,7 @@ class RowFeatures:
     scale: float
 
 
-@njit(**KERNEL, fastmath={"reassoc"})
+@summing
 def row_statistics(c, low, picked, out, part):
     """Write (min, max, mean, std) of the finite ``c - low`` of each row, and the entries of the `picked` columns."""
     m = c.shape[1]
@@ -81,7 +80,7 @@ def row_statistics(c, low, picked, out, part):
             part[i, k] = np.float64(row[picked[k]]) - low
 
 
-@njit(**KERNEL)
+@kernel
 def smallest(ptr, col, val, v, low, k, reduced, columns):
     """Write the `k` smallest ``val - v - low`` of each row, ascending; a short row repeats its last entry."""
     for i in range(ptr.size - 1):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lap_warmstart.dense import NAN, OK, OVERFLOW, SAFE, UNBOUNDED
 from lap_warmstart.heap import search_core
-from lap_warmstart.simd import KERNEL, LANES, mask_not_above, trailing_zeros
+from lap_warmstart.simd import LANES, kernel, mask_not_above, trailing_zeros
 
 CROWDED = 5
 # Searches times edges beyond which one call could take a noticeable time.
 LONG = 100_000_000
 
 
-@njit(**KERNEL)
+@kernel
 def collect_below(c, bound, limit, ptr):
     """Collect the entries of at most `bound` of a matrix that nobody has checked yet.
 
@@ -61,7 +60,7 @@ def collect_below(c, bound, limit, ptr):
     return OK, col[:put], val[:put]
 
 
-@njit(**KERNEL)
+@kernel
 def assign_gated(c, bound, gate, limit, x, y, out):
     """Check, collect and solve a gated problem from cold; CROWDED where that is too much for one call.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from lap_warmstart.simd import INNER, KERNEL
+from lap_warmstart.simd import inner, kernel
 
 
-@njit(**INNER)
+@inner
 def _push(keys, items, size, key, item):
     k = size
     while k > 0:
@@ -22,7 +21,7 @@ def _push(keys, items, size, key, item):
     items[k] = item
 
 
-@njit(**INNER)
+@inner
 def _drop_first(keys, items, size):
     """Remove the root of a heap of `size` entries."""
     key = keys[size - 1]
@@ -44,7 +43,7 @@ def _drop_first(keys, items, size):
     items[k] = item
 
 
-@njit(**KERNEL)
+@kernel
 def search_core(ptr, col, val, v, x, y, cx, rows, start, stop, gate, quota):
     """Augment along shortest paths of the core from the free rows ``rows[start:stop]``.
 

@@ -103,8 +103,7 @@ def choose(
         eps = 1e-9 * max(1.0, float(np.abs(finite).max(initial=0.0)))
         return v if keeps(run, duals.tight_entries(p.c, u, v, eps) / u.size) else None
     seeds = (cold, v, 0.5 * (cold + v))
-    best, totals = pricing.sampled_choice(p, *seeds)
-    return pick(run, seeds, totals if best >= 0 else pricing.dual_bounds(p, *seeds))
+    return pick(run, seeds, pricing.compare(p, *seeds))
 
 
 def keeps(run: Run, rho: float) -> bool:

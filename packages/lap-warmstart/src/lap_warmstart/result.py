@@ -28,7 +28,8 @@ class SolveStats:
         Tight entries a row under the seed (the paper's rho); NaN where it was not computed.
     dual_bound, cold_bound : float
         Dual bound of the seed taken and of the cold seed; NaN where no choice was made. Where a sample of the rows
-        decided the choice, the bound of a seed not taken is an estimate.
+        decided the choice (from 512 rows on), these are estimates; the core method puts the exact bound of the seed
+        taken in their place.
     seed : {"cold", "warm", "mid"}
     fell_back : bool
         A warm start was given and the cold seed was taken.
@@ -99,12 +100,13 @@ class AssignmentResult:
         maximize: bool = False,
         gate: float = math.inf,
         status: str = "optimal",
-        stats: SolveStats | dict[str, Any] | None = None,
+        stats: SolveStats | dict[str, Any] | tuple[int, int, int] | None = None,
         u: NDArray[np.float64] | None = None,
     ) -> None:
         self._x, self._costs, self._v, self._u = x, costs, v, u
         self._shape, self._swap, self._maximize, self._gate = shape, swap, maximize, gate
-        self._stats: SolveStats | dict[str, Any] | None = stats
+        # A small solve hands in (row scans, rows left by the greedy step, rows searched) only.
+        self._stats: SolveStats | dict[str, Any] | tuple[int, int, int] | None = stats
         self._method, self._status, self._wall = method, status, wall_time
         self._cache: dict[str, Any] | None = None
 
@@ -120,6 +122,11 @@ class AssignmentResult:
             f"AssignmentResult(status={self.status!r}, objective={self.objective!r}, pairs={self.row_ind.size}, "
             f"shape={self._shape}, method={self.method!r})"
         )
+
+    def oriented(self, shape: tuple[int, int], *, swap: bool, maximize: bool) -> AssignmentResult:
+        """Say how the problem that was solved relates to the one given; for the solver's own use."""
+        self._shape, self._swap, self._maximize = shape, swap, maximize
+        return self
 
     def _get(self, name: str, build: Any) -> Any:
         if self._cache is None:
@@ -224,7 +231,14 @@ class AssignmentResult:
         """How the solve went."""
         if isinstance(self._stats, SolveStats):
             return self._stats
-        return self._get("stats", lambda: SolveStats(**(self._stats or {})))  # type: ignore[no-any-return]
+        return self._get("stats", self._build_stats)  # type: ignore[no-any-return]
+
+    def _build_stats(self) -> SolveStats:
+        if isinstance(self._stats, tuple):
+            scans, left, searched = self._stats
+            share = 1.0 - left / max(self._x.size, 1)
+            return SolveStats(row_scans=scans, greedy_fraction=share, augmentations=searched)
+        return SolveStats(**(self._stats or {}))  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON. `AssignmentResult.from_dict` reads it back."""

@@ -10,6 +10,10 @@ No kernel may see a NaN: the door (`problem`) refuses them.
 
 from __future__ import annotations
 
+import functools
+import warnings
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -17,10 +21,42 @@ from numba.extending import intrinsic
 
 FLAGS = ("nnan", "nsz")
 LANES = 16
-# Options of the kernels: cached, without the GIL, without Python's checks for division by zero, and without wrappers
-# that nobody calls, since each wrapper costs compile time in a fresh environment.
-KERNEL: dict[str, object] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
-INNER = KERNEL | {"no_cpython_wrapper": True}
+
+
+def _compiler(**options: Any) -> Any:
+    """Return a decorator that compiles at the first call: cached, without the GIL.
+
+    Kernels also do without Python's checks for division by zero and without wrappers that nobody calls, since each
+    costs compile time in a fresh environment. Where there is no folder for the cache, one warning says so.
+    """
+    options = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True} | options
+
+    def decorate(function: Any) -> Any:
+        try:
+            return njit(**options)(function)
+        except RuntimeError as err:
+            if "cannot cache function" not in str(err):
+                raise
+        _warn_of_no_cache()
+        return njit(**(options | {"cache": False}))(function)
+
+    return decorate
+
+
+@functools.cache
+def _warn_of_no_cache() -> None:
+    warnings.warn(
+        "numba finds no writable folder for compiled code, so kernels are compiled anew in each process; "
+        "set NUMBA_CACHE_DIR to a writable one",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+kernel = _compiler()
+inner = _compiler(no_cpython_wrapper=True)
+# Sums in any order, so that they vectorise.
+summing = _compiler(fastmath={"reassoc"})
 
 
 @intrinsic
@@ -126,7 +162,7 @@ def mask_diff_le(typingctx, c, j, v, bound):
     return None
 
 
-@njit(**INNER)
+@inner
 def row_min(c, v):
     """Return ``min_j c[j] - v[j]``."""
     best = np.inf
@@ -135,7 +171,7 @@ def row_min(c, v):
     return best
 
 
-@njit(**INNER)
+@inner
 def relax(c, vw, shift, d, pred, i):
     """Lower the distances through row `i` and return their new minimum.
 

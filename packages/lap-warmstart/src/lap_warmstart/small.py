@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lap_warmstart.dense import (
     INFEASIBLE,
@@ -16,10 +15,10 @@ from lap_warmstart.dense import (
     second_look,
     survey,
 )
-from lap_warmstart.simd import KERNEL, row_min
+from lap_warmstart.simd import kernel, row_min
 
 
-@njit(**KERNEL)
+@kernel
 def assign(c, gate, x, y, out):
     """Solve a small problem from cold in one call: check, reduce, search.
 
@@ -84,7 +83,7 @@ def assign(c, gate, x, y, out):
     return OK, scans, left, n_free
 
 
-@njit(**KERNEL)
+@kernel
 def assign_batch(c, gate, x, out, counts, start, stop):
     """Apply `assign` to the problems ``start..stop`` of a batch (B, n, m); what it returns goes to `counts` (B, 4)."""
     y = np.empty(c.shape[2], np.int64)

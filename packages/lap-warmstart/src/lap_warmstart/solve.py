@@ -20,20 +20,31 @@ if TYPE_CHECKING:
 METHODS = ("auto", "core", "dense", "lapjv", "sparse")
 FALLBACKS = ("bound", "density", "none")
 SMALL = 256
+TINY = 32
 ONE_CALL = 20_000_000
 ONE_CALL_DENSE = 250_000
 _F64 = np.dtype(np.float64)
 _assign: Any = None
+_assign_gated: Any = None
 
 
 def _kernel() -> Any:
     """Import numba and the small kernel at the first solve."""
     global _assign
     if _assign is None:
-        from lap_warmstart.kernels import load
+        from lap_warmstart.small import assign
 
-        _assign = load()
+        _assign = assign
     return _assign
+
+
+def _gated_kernel() -> Any:
+    global _assign_gated
+    _kernel()
+    from lap_warmstart.gated import assign_gated
+
+    _assign_gated = assign_gated
+    return assign_gated
 
 
 def solve(
@@ -89,27 +100,25 @@ def solve(
     if (
         type(cost) is np.ndarray
         and warm_start is None
-        and unmatched_cost is None
         and method == "auto"
         and maximize is False
         and cost.dtype is _F64
         and cost.ndim == 2
-        and 0 < cost.shape[0] <= cost.shape[1]
-        and cost.shape[0] < SMALL
+        and cost.size
         and cost.flags.c_contiguous
         and cost.flags.writeable
         and on_infeasible == "raise"
         and fallback == "bound"
     ):
-        n, m = cost.shape
-        x = np.empty(n, dtype=np.int64)
-        out = np.empty(n + m)
-        status, scans, left, searched = (_assign or _kernel())(cost, math.inf, x, np.empty(m, dtype=np.int64), out)
-        if status == 0:
-            return AssignmentResult(
-                x, out[:n], out[n:], (n, m), "dense", time.perf_counter() - begin,
-                stats={"row_scans": scans, "augmentations": searched, "greedy_fraction": 1.0 - left / n},
-            )  # fmt: skip
+        # The ordinary call of the ordinary array, without the checks that it cannot fail.
+        r = None
+        if unmatched_cost is None:
+            if cost.shape[0] <= cost.shape[1] and cost.shape[0] < SMALL:
+                r = _one_call(cost, math.inf, begin)
+        elif type(unmatched_cost) is float and math.isfinite(unmatched_cost):
+            r = (_one_call if min(cost.shape) < TINY else _gated_call)(cost, unmatched_cost, begin)
+        if r is not None:
+            return r
     _options(method, fallback, on_infeasible, maximize)
     gate = gate_of(unmatched_cost, maximize=maximize)
     if is_sparse(cost):
@@ -125,12 +134,38 @@ def solve(
         return solve_finite(p, on_infeasible, warm_start, begin, fallback)
     if warm_start is None and (method == "dense" or (method == "auto" and _is_small(p))):
         return _small(p, on_infeasible, begin)
-    if warm_start is None and method == "auto" and not math.isinf(gate) and p.c.size <= ONE_CALL:
-        _kernel()
-        r = _gated(p, begin)
+    if warm_start is None and method == "auto" and not math.isinf(gate):
+        r = _gated_call(p.c, gate, begin)
         if r is not None:
-            return r
+            return r.oriented(p.shape, swap=p.swap, maximize=p.maximize)
     return _large(p, method, warm_start, fallback, on_infeasible, begin)
+
+
+def _one_call(cost: NDArray[np.float64], gate: float, begin: float) -> AssignmentResult | None:
+    """Solve by the small kernel; None where the input is at fault, for the long way to say why."""
+    n, m = cost.shape
+    x = np.empty(n, dtype=np.int64)
+    out = np.empty(n + m)
+    status, scans, left, searched = (_assign or _kernel())(cost, gate, x, np.empty(m, dtype=np.int64), out)
+    if status != 0:
+        return None
+    wall, stats = time.perf_counter() - begin, (scans, left, searched)
+    return AssignmentResult(x, out[:n], out[n:], (n, m), "dense", wall, gate=gate, stats=stats)
+
+
+def _gated_call(cost: NDArray[Any], gate: float, begin: float) -> AssignmentResult | None:
+    """Solve a gated problem in one compiled call; None where the input is at fault or that call could take long."""
+    if cost.size > ONE_CALL:
+        return None
+    n, m = cost.shape
+    x, y, out = np.empty(n, dtype=np.int64), np.empty(m, dtype=np.int64), np.empty(n + m)
+    bound, limit = math.nextafter(gate, -math.inf), max(64, m // 8)
+    status, scans, edges, taken, left = (_assign_gated or _gated_kernel())(cost, bound, gate, limit, x, y, out)
+    if status != 0:
+        return None
+    stats = {"row_scans": scans, "core_size": edges, "augmentations": left, "greedy_fraction": taken / n}
+    wall = time.perf_counter() - begin
+    return AssignmentResult(x, out[:n], out[n:], (n, m), "gated", wall, gate=gate, stats=stats)
 
 
 def _options(method: str, fallback: str, on_infeasible: str, maximize: object) -> None:
@@ -147,7 +182,7 @@ def _options(method: str, fallback: str, on_infeasible: str, maximize: object) -
 
 def _is_small(p: Problem) -> bool:
     low = min(p.c.shape)
-    return bool(low < (32 if not math.isinf(p.gate) else SMALL))
+    return bool(low < (TINY if not math.isinf(p.gate) else SMALL))
 
 
 def _empty(p: Problem, begin: float) -> AssignmentResult:
@@ -159,7 +194,7 @@ def _empty(p: Problem, begin: float) -> AssignmentResult:
 
 
 def _result(
-    p: Problem, x: NDArray[np.int64], costs: Any, v: Any, method: str, begin: float, stats: dict[str, Any]
+    p: Problem, x: NDArray[np.int64], costs: Any, v: Any, method: str, begin: float, stats: Any
 ) -> AssignmentResult:
     return AssignmentResult(
         x, costs, v, p.shape, method, time.perf_counter() - begin,
@@ -180,25 +215,7 @@ def _small(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
         return infeasible(p, on_infeasible, begin)
     if status != dense.OK:
         raise refuse(p, status)
-    stats = {"row_scans": scans, "augmentations": searched, "greedy_fraction": 1.0 - left / n}
-    return _result(p, x, out[:n], out[n:], "dense", begin, stats)
-
-
-def _gated(p: Problem, begin: float) -> AssignmentResult | None:
-    """Solve a gated problem in one compiled call; None when too many entries lie below the gate for that."""
-    from lap_warmstart import dense, gated
-
-    n, m = p.c.shape
-    x, out = np.empty(n, dtype=np.int64), np.empty(n + m)
-    bound, limit = math.nextafter(p.gate, -math.inf), max(64, m // 8)
-    y = np.empty(m, dtype=np.int64)
-    status, scans, edges, taken, left = gated.assign_gated(p.c, bound, p.gate, limit, x, y, out)
-    if status == gated.CROWDED:
-        return None
-    stats = {"row_scans": scans, "core_size": edges, "augmentations": left, "greedy_fraction": taken / n}
-    if status != dense.OK:
-        raise refuse(p, status)
-    return _result(p, x, out[:n], out[n:], "gated", begin, stats)
+    return _result(p, x, out[:n], out[n:], "dense", begin, (scans, left, searched))
 
 
 def _large(

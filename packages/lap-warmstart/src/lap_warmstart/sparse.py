@@ -228,8 +228,8 @@ def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) ->
         return v if keeps(run, rho) else None
     cold = _cold_columns(p, graph)
     seeds = (cold, v, 0.5 * (cold + v))
-    minima = [np.minimum(_row_minima(graph, s), p.gate) for s in seeds]
-    totals = [float(s.sum() + u[u < np.inf].sum()) for s, u in zip(seeds, minima)]
+    row_duals = [np.minimum(_row_minima(graph, s), p.gate) for s in seeds]
+    totals = [float(s.sum() + u[u < np.inf].sum()) for s, u in zip(seeds, row_duals)]
     return pick(run, seeds, totals)
 
 

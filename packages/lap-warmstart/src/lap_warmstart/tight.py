@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from lap_warmstart.core import _collect
-from lap_warmstart.simd import KERNEL, row_min
+from lap_warmstart.simd import kernel, row_min
 
 
-@njit(**KERNEL)
+@kernel
 def list_tight(c, v, above_zero, limit, ptr, col, val, low, start, stop):
     """List up to `limit` entries of least reduced cost of each row, walking cyclically from a column that moves.
 
@@ -33,7 +32,7 @@ def list_tight(c, v, above_zero, limit, ptr, col, val, low, start, stop):
         ptr[i + 1] = base + count
 
 
-@njit(**KERNEL)
+@kernel
 def maximum_matching(ptr, col, x, y):
     """Extend the matching (x, y) on the graph to a maximum one: depth-first search with lookahead (Pothen and Fan).
 
