@@ -9,7 +9,7 @@ from importlib import metadata
 
 import torch
 from lemmata_core.progress import Progress
-from lemmata_core.timing import Benchmark, Ratio, paired
+from lemmata_core.timing import Benchmark, Ratio, growth, paired
 from optim_bas import BAS, state_bytes
 
 FUSED = "torch.optim.AdamW(fused=True)"
@@ -48,7 +48,7 @@ def run_adamw(progress: Progress) -> Sequence[Ratio]:
         keys, bar, aim = kinds[name]
         ours = stepped(lambda params, keys=keys: BAS(params, **keys), columns)
         peer = stepped(lambda params: torch.optim.AdamW(params, fused=True), columns)
-        timing = paired(ours.step, peer.step, repeats=15, warmup=2)
+        timing = paired(ours.step, peer.step, repeats=11 if keys["fused"] is False else 31, warmup=2)
         case = f"{name}, {ENTRIES // columns} rows of {columns}"
         ratios.append(Ratio.of(case, FUSED, torch.__version__, timing, bar=bar, aim=aim))
     return ratios
@@ -81,37 +81,40 @@ def _gefen(params: Params) -> torch.optim.Optimizer:
 
 
 def run_peers(progress: Progress) -> Sequence[Ratio]:
-    """BAS's native step over each peer's."""
+    """BAS's native step over each peer's, and bytes of state over each peer's and AdamW's.
+
+    Bytes are counts, not times: low and high are the ratio itself.
+    """
     torch.set_num_threads(1)
-    ratios = []
+    ours = stepped(BAS, 512, PEER_ENTRIES)
+    held = state_bytes(ours).per_parameter
+    times, states = [], [_bytes(held, FUSED, "torch", 8.0, bar=1.03 / 8, aim=0.127)]
     for name, (distribution, make) in progress.track(list(peers().items()), "over other optimizers"):
-        ours = stepped(BAS, 512, PEER_ENTRIES)
         peer = stepped(make, 512, PEER_ENTRIES)
         timing = paired(ours.step, peer.step, repeats=5)
-        ratios.append(Ratio.of(f"native, {name}", distribution, metadata.version(distribution), timing))
-    return ratios
+        times.append(Ratio.of(f"native, {name}", distribution, metadata.version(distribution), timing))
+        states.append(_bytes(held, name, distribution, _stored(peer) / PEER_ENTRIES))
+    return times + states
 
 
-def run_memory(progress: Progress) -> Sequence[Ratio]:
-    """Bytes of state over AdamW's, and over each peer's. Counts, not times: low and high are the ratio itself."""
-    ours = state_bytes(stepped(BAS, 512, PEER_ENTRIES)).per_parameter
-    found = {FUSED: ("torch", 8.0)}
-    for name, (distribution, make) in progress.track(list(peers().items()), "memory"):
-        optimizer = stepped(make, 512, PEER_ENTRIES)
-        found[name] = (distribution, _stored(optimizer) / PEER_ENTRIES)
-    return [
-        Ratio(
-            f"state, {ours:.4f} bytes a parameter against {theirs:.4f}, {name}",
-            distribution,
-            metadata.version(distribution),
-            ours / theirs,
-            ours / theirs,
-            ours / theirs,
-            bar=1.03 / 8 if name == FUSED else None,
-            aim=0.127 if name == FUSED else None,
-        )
-        for name, (distribution, theirs) in found.items()
-    ]
+def _bytes(
+    ours: float, name: str, distribution: str, theirs: float, bar: float | None = None, aim: float | None = None
+) -> Ratio:
+    case = f"state, {ours:.4f} bytes a parameter against {theirs:.4f}, {name}"
+    ratio = ours / theirs
+    return Ratio(case, distribution, metadata.version(distribution), ratio, ratio, ratio, bar=bar, aim=aim)
+
+
+def run_growth(progress: Progress) -> Sequence[Ratio]:
+    """The exponent of a native step's time over the number of entries, beyond the caches; 1 is linear."""
+    torch.set_num_threads(1)
+    sizes, seconds = [1 << k for k in (22, 23, 24)], []
+    for entries in progress.track(sizes, "growth"):
+        ours = stepped(BAS, 2048, entries)
+        seconds.append(paired(ours.step, ours.step, repeats=9).a_seconds)
+    found = growth(sizes, seconds)
+    case = "native, exponent of the time over 2^22 to 2^24 entries"
+    return [Ratio(case, "linear", "-", found.exponent, found.low, found.high, aim=1.05)]
 
 
 def _stored(optimizer: torch.optim.Optimizer) -> int:
@@ -133,5 +136,5 @@ def _stored(optimizer: torch.optim.Optimizer) -> int:
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark("optim-bas/step-time", run_adamw),
     Benchmark("optim-bas/peers", run_peers),
-    Benchmark("optim-bas/memory", run_memory),
+    Benchmark("optim-bas/growth", run_growth),
 )

@@ -63,6 +63,17 @@ def test_convert_refuses_what_is_no_checkpoint(content, tmp_path):
     assert not (tmp_path / "out.pt").exists()
 
 
+def test_convert_names_a_target_that_cannot_be_written_and_may_overwrite_its_source(tmp_path):
+    model = torch.nn.Linear(3, 2)
+    torch.save(torch.optim.AdamW(model.parameters()).state_dict(), tmp_path / "a.pt")
+    for target in (tmp_path, tmp_path / "missing" / "b.pt"):
+        done = invoke("convert", tmp_path / "a.pt", target)
+        assert done.exit_code == 2
+        assert "OUT: expected" in done.stderr
+    assert invoke("convert", tmp_path / "a.pt", tmp_path / "a.pt").exit_code == 0
+    assert torch.load(tmp_path / "a.pt", weights_only=True)["param_groups"][0]["algorithm"] == "bas"
+
+
 @pytest.mark.parametrize("optimizer", ["bas", "adamw"])
 def test_train_reports_loss_and_state(optimizer):
     done = invoke("train", "--optimizer", optimizer, "--steps", "3", "--json")

@@ -63,6 +63,8 @@ def convert(
 
     if not source.is_file():
         raise InvalidInput.argument("IN", expected="a file", got=str(source))
+    if target.is_dir() or not target.parent.is_dir():
+        raise InvalidInput.argument("OUT", expected="a file's name in a folder that exists", got=str(target))
     try:
         loaded = torch.load(source, map_location="cpu", weights_only=True)
     except Exception as err:
@@ -72,9 +74,10 @@ def convert(
     if not isinstance(loaded, dict):
         raise InvalidInput.argument("IN", expected="a dict", got=type(loaded).__name__)
     converted = convert_checkpoint(loaded, nesterov=nesterov)
+    before = source.stat().st_size  # OUT may be IN
     with atomic_write(target, "wb") as file:
         torch.save(converted, file)
-    print(f"{source.stat().st_size} bytes -> {target.stat().st_size} bytes")  # noqa: T201
+    print(f"{before} bytes -> {target.stat().st_size} bytes")  # noqa: T201
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,9 @@ def _converted_state_dict(state_dict: dict[str, Any], overrides: dict[str, Any])
     groups, state = [], {}
     for group in state_dict["param_groups"]:
         _refuse_amsgrad(group)
+        if not {"betas", "eps", "weight_decay"} <= set(group) or "momentum_decay" in group or "algorithm" in group:
+            got = f"a group with {sorted(set(group) - {'params', 'param_names'})}"
+            raise InvalidInput.argument("checkpoint", expected="AdamW's groups", got=got)
         new = {**defaults, **_shared(group), **kept}
         new.update({key: group[key] for key in ("params", "param_names") if key in group})
         groups.append(new)
@@ -218,7 +221,7 @@ def _check_adamw_state(old: Mapping[str, Any], group: Mapping[str, Any], key: ob
     same = tensors == _ADAMW_STATE and tuple(old["exp_avg"].shape) == tuple(old["exp_avg_sq"].shape)
     # Adam and RAdam decay the gradient unless this says otherwise; older checkpoints of AdamW lack it.
     coupled = group.get("decoupled_weight_decay") is False and group.get("weight_decay", 0) != 0
-    if not same or coupled or "momentum_decay" in group or "algorithm" in group or not _is_floating(old):
+    if not same or coupled or not _is_floating(old):
         got = f"parameter {key} with {sorted(tensors)}" + (" and a decay of the gradient" if coupled else "")
         raise InvalidInput.argument("checkpoint", expected="AdamW's state (step, exp_avg, exp_avg_sq)", got=got)
 
