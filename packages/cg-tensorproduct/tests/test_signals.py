@@ -137,6 +137,18 @@ def test_entries_without_a_path_lower_the_rank(normal):
 
 
 @pytest.mark.parametrize("weights", ["none", "degree", "path"])
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_an_empty_batch_has_an_empty_product(weights, transform):
+    product = SignalTensorProduct(2, 1, channels=2, weights=weights, transform=transform)
+    x = torch.zeros(0, 2, 9, requires_grad=True)
+    found = product(x, torch.zeros(0, 2, 4))
+    assert found.even.shape == found.odd.shape == (0, 2, 16)
+    (found.even.sum() + found.odd.sum()).backward()
+    assert x.grad.shape == x.shape
+    assert signal_product(torch.zeros(0, 9), torch.zeros(0, 4)).odd.shape == (0, 16)
+
+
+@pytest.mark.parametrize("weights", ["none", "degree", "path"])
 @pytest.mark.parametrize("transform", ["dense", "separable", "fft"])
 def test_derivatives_and_transforms(weights, transform, normal):
     product = SignalTensorProduct(2, 1, 2, weights=weights, rank=2, transform=transform, dtype=torch.float64)

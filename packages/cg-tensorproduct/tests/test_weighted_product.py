@@ -131,6 +131,32 @@ def test_derivatives_of_every_order_and_transforms(mode, shared):
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script.* is deprecated")
 
 
+@pytest.mark.parametrize("algorithm", ["torch", "kernel"])
+@pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_an_empty_batch_has_an_empty_product_and_gradients(mode, shared, layout, algorithm):
+    first, second, out = {
+        "uvw": ("4x1o", "3x1o", "2x1e"),
+        "uvu": ("4x1o", "3x1o", "4x1e"),
+        "uvv": ("4x1o", "3x1o", "3x1e"),
+        "uuw": ("4x1o", "4x1o", "2x1e"),
+        "uuu": ("4x1o", "4x1o", "4x1e"),
+        "uvuv": ("4x1o", "3x1o", "12x1e"),
+        "uvu<v": ("4x1o", "4x1o", "6x1e"),
+        "u<vw": ("4x1o", "4x1o", "2x1e"),
+    }[mode]
+    options = {"shared_weights": shared, "internal_weights": False, "layout": layout, "algorithm": algorithm}
+    product = TensorProduct(first, second, out, [(0, 0, 0, mode, True)], **options)
+    x, y = (torch.zeros(0, irreps.dim, requires_grad=True) for irreps in (product.irreps_in1, product.irreps_in2))
+    w = torch.zeros(product.weight_numel if shared else (0, product.weight_numel), requires_grad=True)
+    z = product(x, y, w)
+    assert z.shape == (0, product.irreps_out.dim)
+    found = torch.autograd.grad(z.sum(), (x, y, w), create_graph=True)
+    assert [g.shape for g in found] == [x.shape, y.shape, w.shape]
+    assert not found[2].any()
+
+
 def test_terms_that_no_instruction_uses_have_gradient_zero(normal):
     product = TensorProduct("4x1o+3x2e", "1o+0e", "2x0e+4x1e", [(0, 0, 1, "uvu", False)], algorithm="kernel")
     x, y = normal(0, 5, 27).requires_grad_(), normal(1, 5, 4).requires_grad_()

@@ -126,7 +126,7 @@ class SeparableTransform:
         """Packed coefficients up to lmax_out."""
         orders = self._from_phi(field) if self._fft else field @ self._back_phi  # [N, theta, m]
         by_m = torch.bmm(orders.permute(2, 0, 1), self._back_theta)  # [m, N, l]
-        return by_m.transpose(0, 1).reshape(field.shape[0], -1).index_select(1, self._packed)
+        return by_m.transpose(0, 1).flatten(1).index_select(1, self._packed)
 
     def _degrees(self, side: int, x: Tensor) -> Tensor:
         """[N, (L + 1)^2] -> [m, N, l], zero where l < |m|."""

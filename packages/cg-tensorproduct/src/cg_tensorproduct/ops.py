@@ -166,7 +166,7 @@ def _folded(info: Any, in_dims: tuple[int | None, ...], tensors: tuple[Tensor, .
     out = []
     for tensor, dim in zip(tensors, in_dims[1:]):
         moved = tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-        out.append(moved.reshape(-1, moved.shape[-1]))
+        out.append(moved.flatten(0, -2))
     return out
 
 
@@ -193,7 +193,7 @@ class _FuncCouple(Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], plan: Plan, *tensors: Tensor) -> tuple[Tensor, int]:
         out = _FuncCouple.apply(plan, *_folded(info, in_dims, tensors))
-        return out.view(info.batch_size, -1, plan.dim_out), 0
+        return out.view(info.batch_size, len(out) // max(1, info.batch_size), plan.dim_out), 0
 
 
 class _FuncBack(Function):
@@ -228,7 +228,8 @@ class _FuncBack(Function):
         info: Any, in_dims: tuple[int | None, ...], plan: Plan, *tensors: Tensor
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         found = _FuncBack.apply(plan, *_folded(info, in_dims, tensors))
-        return tuple(part.view(info.batch_size, -1, part.shape[-1]) for part in found), (0,) * len(found)
+        rows = len(found[0]) // max(1, info.batch_size)
+        return tuple(part.view(info.batch_size, rows, part.shape[-1]) for part in found), (0,) * len(found)
 
 
 @torch.library.custom_op("cg_tensorproduct::couple", mutates_args=())

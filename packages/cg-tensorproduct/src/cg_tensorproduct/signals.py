@@ -162,8 +162,8 @@ class SignalTensorProduct(nn.Module):
             y = y.unsqueeze(-2) * b[..., tables.degree[1]]
         z = tables.product(half, x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])) * tables.scale[half]
         if self.weights == "none":
-            return z.view(*batch, -1)
-        return (z.view(*batch, self.rank, -1) * c[..., tables.degree[2]]).sum(-2)
+            return z.view(*batch, z.shape[-1])
+        return (z.view(*batch, self.rank, z.shape[-1]) * c[..., tables.degree[2]]).sum(-2)
 
     def path_weights(self) -> Tensor:
         """What multiplies ``w3j(l1, l2, l3)`` of each path, factors g and normalisation included.

@@ -240,7 +240,7 @@ class TensorProduct(nn.Module):
                 raise InvalidInput.argument("weight", expected=expected, got=got)
         if not weights:
             return self.weight
-        return torch.cat([w.reshape(*w.shape[: -len(shape)], -1) for w, shape in zip(weights, shapes)], -1)
+        return torch.cat([w.flatten(-len(shape)) for w, shape in zip(weights, shapes)], -1)
 
     def _mask(self) -> Tensor:
         reached = {ins.i_out for ins in self.instructions if ins.path_weight != 0 and 0 not in ins.path_shape}

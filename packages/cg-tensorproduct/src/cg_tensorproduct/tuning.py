@@ -83,7 +83,7 @@ def pick(
         found = measurement(costs.key, batch, dtype, device, backward=backward)
         if found is not None and (native or found != "kernel"):
             return found
-    seconds = modelled(costs, batch, dtype, device)
+    seconds = modelled(costs, batch, dtype, device, backward=backward)
     if not native:
         seconds.pop("kernel", None)
     return min(seconds, key=lambda name: seconds[name])

@@ -45,7 +45,7 @@ def uvu(x: Tensor, y: Tensor, c: Tensor, w: Tensor | None) -> Tensor:
     if w is None:
         y, v = y.sum(1, keepdim=True), 1
     G = (y.reshape(batch * v, j) @ c.permute(1, 2, 0).reshape(j, k * i)).view(batch, v * k, i)
-    t = torch.bmm(G, x.transpose(1, 2)).view(batch, v, k, -1)  # [B, v, k, u]
+    t = torch.bmm(G, x.transpose(1, 2)).view(batch, v, k, x.shape[1])  # [B, v, k, u]
     if w is None:
         return t.squeeze(1)
     return (t * w.transpose(-1, -2).unsqueeze(-2)).sum(1)
@@ -67,7 +67,7 @@ def pairwise(x: Tensor, y: Tensor, c: Tensor) -> Tensor:
     """``x[q] (x) y[q]`` for paired copies, [B, k, q]."""
     batch, copies, i = x.shape
     outer = (x.unsqueeze(3) * y.unsqueeze(2)).reshape(batch * copies, i * y.shape[2])
-    return (outer @ c.reshape(i * y.shape[2], -1)).view(batch, copies, -1).transpose(1, 2)
+    return (outer @ c.flatten(0, 1)).view(batch, copies, c.shape[2]).transpose(1, 2)
 
 
 def one(mode: str, x: Tensor, y: Tensor, c: Tensor, w: Tensor | None) -> Tensor:
