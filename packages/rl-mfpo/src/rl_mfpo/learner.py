@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +14,7 @@ from lemmata_core.check import in_range, positive_int
 from lemmata_core.rng import torch_generator
 from torch import Tensor, nn
 
+from rl_mfpo.adam import BETAS, EPS, Adam
 from rl_mfpo.config import MFPOConfig
 from rl_mfpo.errors import HealthWarning, TrainingDiverged
 from rl_mfpo.functional.categorical import project_categorical
@@ -33,7 +33,6 @@ MAX_DETERMINANT_DIM = 8
 LOW_ESS, LOW_ESS_UPDATES = 2.0, 500
 ENTROPY_GAP = 0.5
 SUPPORT_AFTER = 1000  # updates before the critics' support is judged
-ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 
 
 class Batch(NamedTuple):
@@ -124,7 +123,7 @@ class MFPOLearner:
         ).to(self.device)  # fmt: skip
         target.load_state_dict(self.critic.state_dict())
         self.v_min, self.v_max = config.v_min, config.v_max
-        self._moments: Mapping[str, list[dict[str, Tensor]]] = {}
+        self._optimisers = {n: Adam(module.parameters(), config.rate(n)) for n, module in self._trained().items()}
         self.target_entropy = -0.5 * act_dim if config.target_entropy == "auto" else float(config.target_entropy)
         fixed = config.temperature
         start = max(config.init_temperature, config.min_temperature) if isinstance(fixed, str) else fixed
@@ -139,21 +138,6 @@ class MFPOLearner:
     def _trained(self) -> dict[str, nn.Module]:
         policy = self.policy
         return {"critic": self.critic, "actor": policy.velocity_net, "divergence": policy.divergence_net}
-
-    @cached_property
-    def _optimisers(self) -> dict[str, torch.optim.Adam]:
-        # Made at the first update: torch loads its compiler with the first optimiser, seconds that an agent which only
-        # predicts does not need.
-        made = {}
-        for name, module in self._trained().items():
-            made[name] = optimiser = torch.optim.Adam(
-                module.parameters(), lr=self.config.rate(name), betas=ADAM_BETAS, eps=ADAM_EPS, fused=True
-            )
-            for parameter, kept in zip(optimiser.param_groups[0]["params"], self._moments.get(name, [])):
-                if kept:
-                    optimiser.state[parameter] = {k: v.clone().to(parameter.device) for k, v in kept.items()}
-        self._moments = {}
-        return made
 
     @property
     def alpha(self) -> float:
@@ -215,14 +199,11 @@ class MFPOLearner:
         if not math.isfinite(value):
             raise TrainingDiverged(f"the {name} loss is {value} at update {self.n_updates}", metrics)
         optimiser = self._optimisers[name]
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.zero_grad()
         loss.backward()
-        parameters: list[nn.Parameter] = optimiser.param_groups[0]["params"]
         if self.reduce_gradients is not None:
-            self.reduce_gradients(parameters)
+            self.reduce_gradients(optimiser.parameters)
         optimiser.step()
-        # The fused step does not count as a change in place; the policy's kept constants go by that count.
-        torch.autograd.graph.increment_version(parameters)
 
     # Soft policy evaluation
 
@@ -423,12 +404,12 @@ class MFPOLearner:
 
     def _adapt(self, gradient: float) -> None:
         """One Adam step of log alpha, on plain numbers."""
-        state, (b1, b2) = self._temperature, ADAM_BETAS
+        state, (b1, b2) = self._temperature, BETAS
         state["steps"] += 1
         state["mean"] = b1 * state["mean"] + (1 - b1) * gradient
         state["square"] = b2 * state["square"] + (1 - b2) * gradient * gradient
         mean, square = state["mean"] / (1 - b1 ** state["steps"]), state["square"] / (1 - b2 ** state["steps"])
-        state["log_alpha"] -= self.config.rate("temperature") * mean / (math.sqrt(square) + ADAM_EPS)
+        state["log_alpha"] -= self.config.rate("temperature") * mean / (math.sqrt(square) + EPS)
         if self.config.min_temperature:
             state["log_alpha"] = max(state["log_alpha"], math.log(self.config.min_temperature))
 
@@ -476,21 +457,11 @@ class MFPOLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything for a continuation bit by bit: tensors (copies), numbers, strings, lists and dicts."""
-        if "_optimisers" in self.__dict__:
-            optimisers = {
-                name: [{k: v.clone() for k, v in o.state.get(p, {}).items()} for p in o.param_groups[0]["params"]]
-                for name, o in self._optimisers.items()
-            }
-        else:  # as they were loaded, or at their start
-            optimisers = {
-                name: [dict(kept) for kept in self._moments.get(name, [{} for _ in module.parameters()])]
-                for name, module in self._trained().items()
-            }
         return {
             "version": STATE_VERSION,
             "policy": {k: v.clone() for k, v in self.policy.state_dict().items()},
             "critic": {k: v.clone() for k, v in self.critic.state_dict().items()},
-            "optimisers": optimisers,
+            "optimisers": {name: optimiser.state() for name, optimiser in self._optimisers.items()},
             "temperature": dict(self._temperature),
             "generator": self.generator.get_state(),
             "support": [self.v_min, self.v_max],
@@ -515,13 +486,13 @@ class MFPOLearner:
             self.critic.load_state_dict(state["critic"])
         except RuntimeError as err:
             raise InvalidInput.argument("state", expected="networks of this learner's shapes", got=str(err)) from err
-        self._moments = {
-            name: [{k: v.clone() for k, v in kept.items()} for kept in parts]
-            for name, parts in state["optimisers"].items()
-        }
-        self.__dict__.pop("_optimisers", None)
+        for name, optimiser in self._optimisers.items():
+            optimiser.load(state["optimisers"][name])
         self._temperature = dict(state["temperature"])
-        self.generator.set_state(state["generator"].cpu())
+        # A generator of another kind of device has a state of another size: then this learner's own stream goes on.
+        generator = state["generator"].cpu()
+        if generator.numel() == self.generator.get_state().numel():
+            self.generator.set_state(generator)
         self._set_support(*state["support"])
         self.n_updates = int(state["n_updates"])
         self._health, self._metrics = dict(state["health"]), dict(state["metrics"])

@@ -87,10 +87,18 @@ def norm_dual(x: Tensor, dx: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor
     return torch.addcmul(norm.bias, hat, norm.weight), d_hat.mul_(norm.weight)
 
 
-def init_linear_(linear: nn.Linear, generator: torch.Generator | None) -> None:
-    """Xavier-uniform weights, zero biases."""
+class _Linear(nn.Linear):
+    def reset_parameters(self) -> None:
+        # Nothing: torch's own start would draw from the global generator, and nn.utils.skip_init imports sympy (seconds).
+        pass
+
+
+def make_linear(in_dim: int, out_dim: int, generator: torch.Generator | None) -> nn.Linear:
+    """Make a linear layer with Xavier-uniform weights and zero biases."""
+    linear = _Linear(in_dim, out_dim)
     nn.init.xavier_uniform_(linear.weight, generator=generator)
     nn.init.zeros_(linear.bias)
+    return linear
 
 
 class MLP(nn.Module):
@@ -109,11 +117,9 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [in_dim, *hidden_sizes]
-        self.hidden = nn.ModuleList(_linear(a, b) for a, b in pairwise(sizes))
+        self.hidden = nn.ModuleList(make_linear(a, b, generator) for a, b in pairwise(sizes))
         self.norms = nn.ModuleList(nn.LayerNorm(b, eps=NORM_EPS) for b in hidden_sizes)
-        self.out = _linear(sizes[-1], out_dim)
-        for layer in [*self.hidden, self.out]:
-            init_linear_(layer, generator)
+        self.out = make_linear(sizes[-1], out_dim, generator)
         self._views: Tail | None = None
 
     @property
@@ -184,9 +190,3 @@ class MLP(nn.Module):
             h, dh = norm_dual(h, dh, norm)
             h, dh = gelu_dual(h, dh)
         return self.out(h), F.linear(dh, self.out.weight)
-
-
-def _linear(a: int, b: int) -> nn.Linear:
-    # skip_init: the default initialisation would draw from the global generator.
-    made: nn.Linear = nn.utils.skip_init(nn.Linear, a, b)
-    return made
