@@ -89,7 +89,7 @@ def norm_dual(x: Tensor, dx: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor
 
 class _Linear(nn.Linear):
     def reset_parameters(self) -> None:
-        # Nothing: torch's own start would draw from the global generator, and nn.utils.skip_init imports sympy (seconds).
+        # Nothing: the usual start draws from the global generator, and nn.utils.skip_init imports sympy (seconds).
         pass
 
 
