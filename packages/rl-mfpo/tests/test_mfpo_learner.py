@@ -329,3 +329,21 @@ def test_a_support_that_values_leave_or_hardly_use_is_warned_of():
     one_atom[:, 50] = 1.0
     with pytest.warns(HealthWarning, match="from_rewards"):
         learner._judge_support(one_atom, {"end_atom_mass": 0.0})
+
+
+@pytest.mark.slow
+def test_compiled_values_are_the_plain_ones():
+    plain, compiled = make(), make(compile=True)
+    obs = torch.randn(16, OBS, generator=torch.Generator().manual_seed(1))
+    actions = torch.rand(16, 10, A, generator=torch.Generator().manual_seed(2))
+    with warnings.catch_warnings():
+        # The compiler's own warnings.
+        warnings.simplefilter("ignore")
+        found = compiled.critic.values(obs, actions, clipped=True)
+    torch.testing.assert_close(found, plain.critic.values(obs, actions, clipped=True), rtol=1e-4, atol=1e-3)
+
+
+def test_a_given_generator_decides_everything():
+    config = MFPOConfig.preset("small", **SMALL)
+    first, second = (MFPOLearner(OBS, A, config, "cpu", torch.Generator().manual_seed(4)) for _ in range(2))
+    assert first.update(batch()) == second.update(batch())

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from lemmata_core import InvalidInput
@@ -67,7 +68,7 @@ class MFPOLearner:
     generator : torch.Generator, optional
         On `device`; the learner draws from it alone. Made from `seed` unless given.
     seed : int, optional
-        Of the weights, the noise bank and the generator. Fresh entropy unless given.
+        Of the weights, the noise bank and the generator. Unless given, one draw of `generator`, or fresh entropy.
 
     Attributes
     ----------
@@ -111,10 +112,12 @@ class MFPOLearner:
             raise InvalidInput.argument("entropy_estimator", expected=expected, got="change_of_variables")
         self.device = torch.device(device)
         keep_freed_memory()
-        first = torch_generator(seed)
-        self.generator = torch_generator(seed, self.device) if generator is None else generator
-        # The weights' stream is another than the learner's, which has the seed itself.
-        first.manual_seed((first.initial_seed() + 1) % 2**63)
+        root = np.random.default_rng(seed)
+        if generator is not None and seed is None:
+            drawn = torch.randint(2**62, (), generator=generator, device=generator.device)
+            root = np.random.default_rng(int(drawn))
+        self.generator = torch_generator(root, self.device) if generator is None else generator
+        first = torch_generator(root)
         self.policy = MeanFlowPolicy(obs_dim, act_dim, config, generator=first).to(self.device)
         target = self.policy.target_critic
         self.critic = TwinCritic(
@@ -133,7 +136,9 @@ class MFPOLearner:
         self.reduce_scalar: Callable[[Tensor], Tensor] | None = None
         self._health: dict[str, float] = {"low_ess": 0.0}
         self._metrics: dict[str, float] = {}
-        self._values = torch.compile(self.critic.values) if config.compile else self.critic.values
+        if config.compile:
+            self.critic.compile_values()
+        self._values = self.critic.values
 
     def _trained(self) -> dict[str, nn.Module]:
         policy = self.policy
