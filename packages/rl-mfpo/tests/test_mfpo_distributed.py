@@ -62,6 +62,12 @@ def train(rank, out):
         "rows": agent.buffer.read_rows(0, 57).tolist(),
     }
     torch.save(told, out / f"rank-{rank}.pt")
+    torch.distributed.barrier()
+    resumed = distributed.resume(out / "c", device="cpu")
+    n = resumed.num_timesteps
+    resumed.learn(until=90)
+    told = {"n": (n, resumed.num_timesteps), "held": len(resumed.buffer), "updates": resumed.learner.n_updates}
+    torch.save({**told, "w": [p.detach() for p in resumed.learner.parameters()]}, out / f"resumed-{rank}.pt")
 
 
 def fail(rank, out):
@@ -178,6 +184,11 @@ def test_ranks_train_one_policy_in_worlds_of_their_own_and_stop_together(tmp_pat
     assert a["rows"] != b["rows"]
     assert len(list((tmp_path / "c").glob("manifest-*"))) == 2, "rank 0 alone writes checkpoints"
     assert len(list((tmp_path / "logs").iterdir())) == 1
+    c, d = (torch.load(tmp_path / f"resumed-{rank}.pt") for rank in range(2))
+    assert c["n"] == d["n"] == (50, 90)
+    assert (c["held"], d["held"]) == (90, 40), "rank 1 begins with an empty replay"
+    assert c["updates"] == d["updates"] == 18 + 25, "updates wait until rank 1 has a batch of 16"
+    assert all(torch.equal(x, y) for x, y in zip(c["w"], d["w"]))
 
 
 def test_a_rank_that_fails_ends_the_others(tmp_path):

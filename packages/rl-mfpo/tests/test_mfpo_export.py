@@ -43,7 +43,7 @@ def test_the_onnx_policy_is_the_policy(agent, tmp_path, steps):
     assert (np.isclose(wanted, HIGH) | np.isclose(wanted, LOW)).any(), "some were clipped"
 
 
-@pytest.mark.parametrize("steps", [None, 4])
+@pytest.mark.parametrize("steps", [None, pytest.param(4, marks=pytest.mark.slow)])
 def test_the_exported_program_is_the_policy(agent, tmp_path, steps):
     path = agent.export(tmp_path / "p.pt2", format="torch_export", steps=steps)
     module = torch.export.load(path).module()

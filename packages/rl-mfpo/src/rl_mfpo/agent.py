@@ -236,11 +236,11 @@ class MFPO:
         every = None if log_interval is None else positive_int(log_interval, "log_interval")
         callbacks = as_callbacks(callback)
         folder = None if log_dir is None else Path(log_dir)
-        if folder is not None:
+        if folder is not None and self.rank == 0:
             callbacks.insert(0, CSVLogger(folder / "progress.csv"))
         if target > self.num_timesteps:
             training = Training(self, callbacks, every, None if folder is None else folder / "checkpoint")
-            training.run(target, show=progress_bar)
+            training.run(target, show=progress_bar and self.rank == 0)
         return self
 
     def predict(

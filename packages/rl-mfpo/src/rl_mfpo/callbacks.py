@@ -51,7 +51,7 @@ class Callback:
 
 
 class EvalCallback(Callback):
-    """Evaluates the policy while it is trained and keeps the best one.
+    """Evaluates the policy while it is trained and keeps the best one. Of several ranks the first one does.
 
     Rows ``eval/return_mean``, ``eval/return_std``, ``eval/length_mean`` go to the logger. The episodes are the same
     at each evaluation; training does not notice them.
@@ -97,7 +97,7 @@ class EvalCallback(Callback):
 
     def on_step(self) -> bool:
         """Evaluate when it is time."""
-        if not self.agent.passed(self.every):
+        if self.agent.rank or not self.agent.passed(self.every):
             return True
         agent = self.agent
         result = evaluate(agent, self.env, self.n_episodes, deterministic=self.deterministic, seed=self.seed)

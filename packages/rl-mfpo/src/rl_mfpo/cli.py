@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from lemmata_core import InvalidInput
-from lemmata_core.cli import JsonOption, emit
+from lemmata_core.cli import JsonOption, emit, fail
 from lemmata_core.cli import app as make_app
 from lemmata_core.progress import Progress
 
@@ -58,6 +58,7 @@ def train(
     from rl_mfpo.agent import MFPO
     from rl_mfpo.callbacks import Callback, CheckpointCallback, EvalCallback
     from rl_mfpo.config import MFPOConfig
+    from rl_mfpo.errors import TrainingDiverged
     from rl_mfpo.evaluation import evaluate
     from rl_mfpo.loggers import TensorBoardLogger
 
@@ -82,6 +83,8 @@ def train(
         callbacks.append(TensorBoardLogger(folder / "tensorboard"))
     try:
         agent.learn(until=steps, callback=callbacks, log_interval=log_interval, log_dir=folder, progress_bar=True)
+    except TrainingDiverged as err:
+        fail(f"{err}; the last checkpoint in {folder / 'checkpoint'} stays", 1)
     except KeyboardInterrupt:
         typer.echo(f"stopped after {agent.num_timesteps} transitions; --resume {folder} goes on", err=True)
         raise

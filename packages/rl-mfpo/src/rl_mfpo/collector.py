@@ -306,6 +306,8 @@ class Collector:
             Environment steps taken again.
         """
         if len(state["running"]) != self.n_envs:
+            for run in self._running:
+                run.episode = max(saved["episode"] for saved in state["running"])
             return [f"{len(state['running'])} environments were saved, {self.n_envs} are given: new episodes"], 0
         self.seed = int(state["seed"])
         self.vector_steps = int(state["vector_steps"])

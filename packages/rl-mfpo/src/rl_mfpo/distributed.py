@@ -84,6 +84,31 @@ def make(env: EnvLike, *, seed: int, **options: Any) -> MFPO:
     return distribute(MFPO(env, seed=positive_int(seed, "seed", minimum=0) + dist.get_rank(), **options))
 
 
+def resume(path: str | os.PathLike[str], env: EnvLike | None = None, device: str | torch.device = "auto") -> MFPO:
+    """Go on from a checkpoint, which every rank must be able to read.
+
+    Rank 0 goes on as `MFPO.resume` does. The others take parameters, optimisers and counters from it, and begin with an
+    empty replay and new episodes; no rank updates before each has a batch.
+
+    Parameters
+    ----------
+    path, env, device
+        As in `MFPO.resume`.
+    """
+    agent, rank = MFPO.resume(path, env, device), dist.get_rank()
+    if rank == 0:
+        return distribute(agent)
+    world: Any = agent.env_id if env is None else env
+    copies = agent.n_envs if isinstance(world, str) else 1
+    agent.close()
+    # A seed that no rank had before: the episodes and draws of its first start are not met again.
+    seed = agent.seed + rank + 1_000_003 * (1 + agent.num_timesteps)
+    fresh = MFPO(world, config=agent.config, seed=seed, device=device, n_envs=copies, vectorization=agent.vectorization)
+    fresh.learner.load_state_dict({**agent.learner.state_dict(), "generator": fresh.learner.generator.get_state()})
+    fresh.num_timesteps = agent.num_timesteps
+    return distribute(fresh)
+
+
 def distribute(agent: MFPO) -> MFPO:
     """Join an agent to those of the other ranks: parameters become rank 0's, gradients are averaged from now on.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +23,11 @@ class Factory:
     """Makes one environment, in this process or in a worker."""
 
     make: Callable[[], gym.Env[Any, Any]]
+    trainer: int  # the process that steps the environments
 
     def __call__(self) -> gym.Env[Any, Any]:
         """Make it."""
-        if multiprocessing.parent_process() is not None:
+        if os.getpid() != self.trainer:
             # Ctrl-C reaches the whole process group: the trainer decides when its workers end.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         return self.make()
@@ -77,7 +78,7 @@ def vector_env(env: EnvLike, n_envs: int, vectorization: str) -> tuple[VectorEnv
     else:
         expected = "an environment's id, a gymnasium.Env, a gymnasium.vector.VectorEnv or a function that makes an Env"
         raise InvalidInput.argument("env", expected=expected, got=f"{type(env).__module__}.{type(env).__qualname__}")
-    makers = [Factory(make)] * n_envs
+    makers = [Factory(make, os.getpid())] * n_envs
     if vectorization == "async" and n_envs > 1:
         return AsyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED), True
     return SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED), True

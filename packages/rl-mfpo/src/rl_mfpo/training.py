@@ -45,7 +45,7 @@ class Training:
         self.others = [c for c in callbacks if not isinstance(c, CheckpointCallback)]
         self.log_interval = log_interval
         self.rescue = rescue
-        self._torn = False
+        self._torn = self._ready = False
 
     def run(self, target: int, *, show: bool = False) -> None:
         """Train until the agent has seen `target` transitions or a callback ends it; raises what `MFPO.learn` does."""
@@ -127,7 +127,7 @@ class Training:
             return 0
         count = agent.since_update if config.gradient_steps == -1 else config.gradient_steps
         agent.since_update = 0
-        if agent.num_timesteps <= config.learning_starts or len(buffer) < config.batch_size:
+        if agent.num_timesteps <= config.learning_starts or not self._has_batch():
             return 0
         if config.v_range == "from_rewards" and agent.learner.n_updates == 0:
             v = max(buffer.largest_reward(), 1e-6) / (1.0 - config.gamma)
@@ -137,6 +137,14 @@ class Training:
             for key, value in metrics.items():
                 agent.logger.record_mean(f"train/{key}", value)
         return count
+
+    def _has_batch(self) -> bool:
+        if not self._ready:
+            self._ready = len(self.buffer) >= self.agent.config.batch_size
+            if self.agent.agree is not None:
+                # An update waits for every rank: none begins before all can.
+                self._ready = not self.agent.agree(not self._ready)
+        return self._ready
 
     def _give_states(self, callbacks: list[Callback]) -> None:
         # What a checkpoint brought goes to the callbacks of the same class, in their order.
