@@ -3,7 +3,7 @@
     python packages/rl-mfpo/benchmarks/multi_goal.py --study goals         # 5 seeds, 4500 updates
     python packages/rl-mfpo/benchmarks/multi_goal.py --study temperature   # 3 seeds, 5000 updates
 
-A cell (rule, layout, seed) takes one to two minutes of a core; finished cells are kept in results/cells, not run again.
+A cell (rule, layout, seed) takes one to two minutes of a core; what is done is kept in results/cells, to the last look.
 `--report` alone writes the tables and plots of what is there.
 """
 
@@ -34,12 +34,12 @@ STUDIES = {
 }  # fmt: skip
 
 
-def cell(rule: str, layout: str, seed: int, updates: int, every: int) -> dict[str, object]:
+def cell(rule: str, layout: str, seed: int, updates: int, every: int, store: Path) -> dict[str, object]:
     start = time.process_time()
     if rule == "SAC":
         looks = [run_goals_sac(seed, layout, updates)]
     else:
-        looks = run_goals(seed, layout, updates, every, **RULES[rule])
+        looks = run_goals(seed, layout, updates, every, store, **RULES[rule])
     return {"rule": rule, "layout": layout, "seed": seed, "looks": looks, "cpu_seconds": time.process_time() - start}
 
 
@@ -102,9 +102,11 @@ def main() -> None:
         if not path.exists():
             if args.report or time.monotonic() - start > args.budget:
                 continue
-            found = cell(rule, layout, seed, updates, every)
+            running = path.with_suffix(".pt")
+            found = cell(rule, layout, seed, updates, every, running)
             with atomic_write(path) as file:
                 json.dump(found, file)
+            running.unlink(missing_ok=True)
             last = found["looks"][-1]
             print(slug, last["shares"], f"reward {last['reward']:.3f}, alpha {last['alpha']:.3f}", flush=True)
         done.append(json.loads(path.read_text()))

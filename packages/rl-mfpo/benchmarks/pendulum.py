@@ -3,7 +3,7 @@
     python packages/rl-mfpo/benchmarks/pendulum.py                              # Pendulum-v1, 8000 steps
     python packages/rl-mfpo/benchmarks/pendulum.py --env InvertedPendulum-v5    # needs the extra mujoco
 
-A seed takes two to four minutes of a core; finished ones are kept in results/cells, not run again.
+A seed takes two to four minutes of a core; what is done is kept in results/cells, to the last evaluation.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -76,11 +77,16 @@ def main() -> None:
             if time.monotonic() - start > args.budget:
                 continue
             cpu = time.process_time()
-            curve = (mfpo_curve if learner == "MFPO" else sac_curve)(args.env, seed, steps, every, EPISODES)
+            running = path.with_suffix("")
+            if learner == "MFPO":
+                curve = mfpo_curve(args.env, seed, steps, every, EPISODES, running)
+            else:
+                curve = sac_curve(args.env, seed, steps, every, EPISODES)
             with atomic_write(path) as file:
                 json.dump(
                     {"learner": learner, "seed": seed, "curve": curve, "cpu_seconds": time.process_time() - cpu}, file
                 )
+            shutil.rmtree(running, ignore_errors=True)
             print(learner, seed, [round(v, 1) for v in curve["candidates"]], flush=True)
         done.append(json.loads(path.read_text()))
     if done:

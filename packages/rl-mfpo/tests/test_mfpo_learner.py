@@ -10,6 +10,7 @@ from lemmata_core import InvalidInput
 from rl_mfpo import Batch, HealthWarning, MFPOConfig, MFPOLearner, TrainingDiverged
 from rl_mfpo.functional import estimate_velocity, project_categorical, sample_flow
 from rl_mfpo.functional.times import draw_time_pairs
+from rl_mfpo.health import Health
 
 OBS, A = 4, 3
 SMALL = {"hidden_sizes": (32, 32), "batch_size": 32, "actor_batch_size": 16, "k_policy": 4, "k_gaussian": 6}
@@ -40,7 +41,7 @@ class Reference:
 
     def __init__(self, learner):
         c = learner.config
-        self.c, self.alpha, self.target_entropy = c, learner.alpha, learner.target_entropy
+        self.c, self.alpha, self.target_entropy = c, learner.alpha, learner.temperature.target
         self.generator = torch.Generator()
         self.generator.set_state(learner.generator.get_state())
         self.u, self.d = copy.deepcopy(learner.policy.velocity_net), copy.deepcopy(learner.policy.divergence_net)
@@ -49,7 +50,7 @@ class Reference:
             torch.optim.Adam(m.parameters(), lr=c.rate(n), foreach=False)
             for m, n in ((self.u, "actor"), (self.d, "divergence"), (self.critic, "critic"))
         ]
-        self.log_alpha = torch.nn.Parameter(torch.tensor(learner.log_alpha, dtype=torch.float64))
+        self.log_alpha = torch.nn.Parameter(torch.tensor(learner.temperature.log_alpha, dtype=torch.float64))
         self.temperature = torch.optim.Adam([self.log_alpha], lr=c.rate("temperature"))
 
     def normal(self, *shape):
@@ -176,7 +177,7 @@ def test_rows_at_equal_times_need_no_derivative_and_probes_are_independent_of_th
 
 def test_the_first_temperature_step_by_hand():
     learner = make(init_temperature=0.2)
-    learner._adapt(0.7)
+    learner.temperature.descend(0.7)
     assert learner.alpha == pytest.approx(0.1999400090, abs=1e-10)
 
 
@@ -308,7 +309,7 @@ def test_hooks_see_every_optimiser_and_the_entropy():
 
 def test_low_effective_sample_sizes_are_warned_of():
     learner = make(temperature=1e-6, v_min=-5.0, v_max=5.0)
-    learner._health["low_ess"] = 498.0
+    learner._health.load({"low_ess": 498.0})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)
         metrics = learner.update(batch())
@@ -328,4 +329,31 @@ def test_a_support_that_values_leave_or_hardly_use_is_warned_of():
     one_atom = torch.zeros(32, 101)
     one_atom[:, 50] = 1.0
     with pytest.warns(HealthWarning, match="from_rewards"):
-        learner._judge_support(one_atom, {"end_atom_mass": 0.0})
+        learner._health.judge_support(one_atom, learner.critic.support, 0.0)
+
+
+@pytest.mark.slow
+def test_compiled_values_are_the_plain_ones():
+    plain, compiled = make(), make(compile=True)
+    obs = torch.randn(16, OBS, generator=torch.Generator().manual_seed(1))
+    actions = torch.rand(16, 10, A, generator=torch.Generator().manual_seed(2))
+    with warnings.catch_warnings():
+        # The compiler's own warnings.
+        warnings.simplefilter("ignore")
+        found = compiled.critic.values(obs, actions, clipped=True)
+    torch.testing.assert_close(found, plain.critic.values(obs, actions, clipped=True), rtol=1e-4, atol=1e-3)
+
+
+def test_a_given_generator_decides_everything():
+    config = MFPOConfig.preset("small", **SMALL)
+    first, second = (MFPOLearner(OBS, A, config, "cpu", torch.Generator().manual_seed(4)) for _ in range(2))
+    assert first.update(batch()) == second.update(batch())
+
+
+def test_a_wrong_reading_of_the_entropy_is_warned_of_after_three_looks():
+    health = Health()
+    for network, exact in ((0.5, -0.4), (0.5, 0.4), (0.5, -0.4), (0.6, -0.3)):
+        health.judge_entropies(network, exact)
+    with pytest.warns(HealthWarning, match="min_temperature or entropy_estimator"):
+        health.judge_entropies(0.6, -0.3)
+    health.judge_entropies(0.6, -0.3)  # once is enough

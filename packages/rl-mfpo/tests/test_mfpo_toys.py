@@ -11,8 +11,8 @@ from gymnasium.utils.env_checker import check_env
 from lemmata_core import InvalidInput
 from rl_mfpo import MFPOConfig
 from rl_mfpo.baselines import KnownValueLearner, flow_matching_learner
-from rl_mfpo.goals import GoalRun, nearest_neighbour_entropy
-from rl_mfpo.returns import interquartile_mean
+from rl_mfpo.goals import GoalRun, nearest_neighbour_entropy, run_goals
+from rl_mfpo.returns import interquartile_mean, mfpo_curve
 from rl_mfpo.toys import GaussianMixture, bandit_q, goal_reward, goal_shares, goals, total_variation
 
 SMALL = {"hidden_sizes": (32, 32), "batch_size": 64, "actor_batch_size": 64}
@@ -111,13 +111,21 @@ def test_a_network_of_the_divergence_learns_the_likelihood_of_a_smooth_flow():
     assert rmse < 0.5
 
 
-def test_a_goal_run_goes_on_where_it_stopped():
-    run = GoalRun(0, "wide", 12, hidden_sizes=(16,), batch_size=32, actor_batch_size=16)
-    look = run.look(run.train(6))
-    assert look["updates"] == 6
-    assert run.size == 506
-    assert run.look(run.train(6))["updates"] == 12
-    assert len(look["shares"]) == 4
+def test_a_goal_run_goes_on_where_it_stopped(tmp_path):
+    options = {"hidden_sizes": (16,), "batch_size": 32, "actor_batch_size": 16}
+    straight = run_goals(0, "wide", 12, 6, **options)
+    assert [look["updates"] for look in straight] == [6, 12]
+    assert len(straight[0]["shares"]) == 4
+    first = GoalRun(0, "wide", 12, **options)
+    first.save(tmp_path / "run.pt", [first.look(first.train(6))])
+    assert run_goals(0, "wide", 12, 6, tmp_path / "run.pt", **options) == straight
+
+
+def test_a_curve_goes_on_where_it_stopped(tmp_path):
+    options = {"learning_starts": 40, "batch_size": 32, "actor_batch_size": 16, "hidden_sizes": (16,)}
+    straight = mfpo_curve("Pendulum-v1", 0, 90, 45, 1, **options)
+    mfpo_curve("Pendulum-v1", 0, 45, 45, 1, tmp_path / "run", **options)
+    assert mfpo_curve("Pendulum-v1", 0, 90, 45, 1, tmp_path / "run", **options) == straight
 
 
 def test_interquartile_mean_by_hand():

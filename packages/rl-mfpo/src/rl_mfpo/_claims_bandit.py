@@ -21,7 +21,7 @@ from rl_mfpo.toys import BANDIT_ALPHA, GaussianMixture, bandit_q, total_variatio
 TIMES = {"split": ("split", 0.5), "paper": ("logit_normal", 0.75)}
 SAMPLERS = {"MF1": (1, False), "MF2": (2, False), "MF4": (4, False), "Euler2": (2, True), "Euler20": (20, True)}
 ESS_TIMES = (0.1, 0.3, 0.5, 0.7, 0.9)
-SAMPLES = 8000
+SAMPLES = {Scale.SMOKE: 1000, Scale.LAPTOP: 8000, Scale.FULL: 8000}
 
 
 def learner(
@@ -45,7 +45,7 @@ def learner(
 # Few steps
 
 
-def few_steps(seed: int, times: str, updates: int) -> dict[str, Any]:
+def few_steps(seed: int, times: str, updates: int, samples: int) -> dict[str, Any]:
     """Train with the exact velocity; total variation of each sampler, halfway and at the end."""
     made, mixture = learner(seed, rows=256, times=times, exact=True), GaussianMixture()
     found: dict[str, Any] = {"seed": seed, "times": times, "updates": [], **{name: [] for name in SAMPLERS}}
@@ -53,7 +53,7 @@ def few_steps(seed: int, times: str, updates: int) -> dict[str, Any]:
         made.improve(part)
         found["updates"].append(made.n_updates)
         for name, (steps, euler) in SAMPLERS.items():
-            found[name].append(total_variation(made.draw(SAMPLES, steps=steps, euler=euler), mixture))
+            found[name].append(total_variation(made.draw(samples, steps=steps, euler=euler), mixture))
     return found
 
 
@@ -62,7 +62,8 @@ def run_few_steps(ctx: Context) -> Evidence:
     seeds, updates = {Scale.SMOKE: ((0,), 40), Scale.LAPTOP: ((0, 1, 2), 4000), Scale.FULL: (range(5), 20_000)}[
         ctx.scale
     ]
-    found = cells(ctx, few_steps, [(seed, times, updates) for seed in seeds for times in TIMES], "few-step")
+    n = SAMPLES[ctx.scale]
+    found = cells(ctx, few_steps, [(seed, times, updates, n) for seed in seeds for times in TIMES], "few-step")
     split, paper = ([c for c in found if c["times"] == times] for times in TIMES)
     ratio = max(c["MF2"][-1] / c["Euler2"][-1] for c in split)
     gain = min(c["MF2"][-1] - c["MF4"][-1] for c in split)
@@ -80,7 +81,7 @@ def run_few_steps(ctx: Context) -> Evidence:
             "seeds": float(len(split)), **judged(ctx),
         },
         tables=(Table("Total variation to the target (exact samples: 0.05)", columns, rows),),
-        settings={"updates": updates, "network": "2 x 64", "rows": 256, "samples": SAMPLES, "seeds": list(seeds)},
+        settings={"updates": updates, "network": "2 x 64", "rows": 256, "samples": n, "seeds": list(seeds)},
     )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def accept_few_steps(evidence: Evidence) -> Verdict:
 def run_steps_enough(ctx: Context) -> Evidence:
     """Train with T = 2 and with T = 4, and sample with both."""
     updates = {Scale.SMOKE: 40, Scale.LAPTOP: 1500, Scale.FULL: 10_000}[ctx.scale]
-    found = cells(ctx, trained_steps, [(steps, updates) for steps in (2, 4)], "steps-enough")
+    found = cells(ctx, trained_steps, [(steps, updates, SAMPLES[ctx.scale]) for steps in (2, 4)], "steps-enough")
     two, four = found[0]["tv"][0], found[1]["tv"][1]
     rows = [(f"T = {c['steps']}", *c["tv"]) for c in found]
     return Evidence(
@@ -109,11 +110,11 @@ def run_steps_enough(ctx: Context) -> Evidence:
     )
 
 
-def trained_steps(steps: int, updates: int) -> dict[str, Any]:
+def trained_steps(steps: int, updates: int, samples: int) -> dict[str, Any]:
     """Total variation at 2 and 4 steps after training with `steps`."""
     made, mixture = learner(0, rows=256, exact=True, n_sample_steps=steps), GaussianMixture()
     made.improve(updates)
-    return {"steps": steps, "tv": [total_variation(made.draw(SAMPLES, steps=s), mixture) for s in (2, 4)]}
+    return {"steps": steps, "tv": [total_variation(made.draw(samples, steps=s), mixture) for s in (2, 4)]}
 
 
 def accept_steps_enough(evidence: Evidence) -> Verdict:
@@ -232,21 +233,23 @@ def accept_ess(evidence: Evidence) -> Verdict:
     )
 
 
-def proposal_tv(mode: str, seed: int, updates: int) -> dict[str, Any]:
+def proposal_tv(mode: str, seed: int, updates: int, samples: int) -> dict[str, Any]:
     """Total variation after training with one proposal, or both."""
     made = learner(seed, velocity=mode)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)
         made.improve(updates)
     mixture = GaussianMixture()
-    return {"mode": mode, "seed": seed, "tv": [total_variation(made.draw(SAMPLES, steps=s), mixture) for s in (2, 20)]}
+    return {"mode": mode, "seed": seed, "tv": [total_variation(made.draw(samples, steps=s), mixture) for s in (2, 20)]}
 
 
 def run_proposals(ctx: Context) -> Evidence:
     """The three modes, equal budgets."""
     seeds, updates = {Scale.SMOKE: ((0,), 20), Scale.LAPTOP: ((0, 1), 700), Scale.FULL: (range(5), 5000)}[ctx.scale]
     modes = ("adaptive", "gaussian", "policy")
-    found = cells(ctx, proposal_tv, [(mode, seed, updates) for seed in seeds for mode in modes], "proposals")
+    found = cells(
+        ctx, proposal_tv, [(mode, seed, updates, SAMPLES[ctx.scale]) for seed in seeds for mode in modes], "proposals"
+    )
     mean = {m: sum(c["tv"][0] for c in found if c["mode"] == m) / len(seeds) for m in modes}
     rows = [(c["mode"], c["seed"], *c["tv"]) for c in found]
     return Evidence(

@@ -19,6 +19,7 @@ from rl_mfpo.learner import Batch, MFPOLearner
 from rl_mfpo.policy import MeanFlowPolicy
 
 CHEETAH = (17, 6)
+SHORT = MFPOConfig.preset("cpu", batch_size=64, actor_batch_size=32)
 
 
 def batch(size: int) -> Batch:
@@ -40,15 +41,15 @@ def repeated(call: Callable[[], object], times: int) -> Callable[[], None]:
 
 
 def configuration(scale: Scale) -> MFPOConfig:
-    """The paper's networks; at scale smoke with the fewer rows of preset cpu."""
-    return MFPOConfig.preset("cpu") if scale is Scale.SMOKE else MFPOConfig()
+    """The paper's networks; at scale smoke with fewer rows."""
+    return SHORT if scale is Scale.SMOKE else MFPOConfig()
 
 
 def compare(ctx: Context, ours: Callable[[], object], other: Callable[[], object]) -> PairedTiming:
     """Interleaved runs on one thread."""
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)
-        return paired(ours, other, repeats=3 if ctx.scale is Scale.SMOKE else 9)
+        return paired(ours, other, repeats=5 if ctx.scale is Scale.SMOKE else 9)
 
 
 def timing_row(name: str, t: PairedTiming) -> tuple[object, ...]:
@@ -140,7 +141,7 @@ def accept_inference(found: Evidence) -> Verdict:
 
 def run_training_time(ctx: Context) -> Evidence:
     """An update with T = 2 against the same update with T = 20."""
-    config = MFPOConfig.preset("cpu")
+    config = SHORT if ctx.scale is Scale.SMOKE else MFPOConfig.preset("cpu")
     two = MFPOLearner(*CHEETAH, config, seed=0)
     twenty = MFPOLearner(*CHEETAH, config.override(n_sample_steps=20), seed=0)
     rows = batch(config.batch_size)

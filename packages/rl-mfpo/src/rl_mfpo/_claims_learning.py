@@ -31,7 +31,7 @@ def run_multi_goal(ctx: Context) -> Evidence:
         Scale.LAPTOP: ((0,), 4500, (FLOOR, "SAC")),
         Scale.FULL: (range(5), 4500, (FLOOR, "SAC", "no floor")),
     }[ctx.scale]
-    every = max(10, updates // 6)
+    every = updates if ctx.scale is Scale.SMOKE else updates // 6
     found = cells(ctx, goals_cell, [(rule, seed, updates, every) for seed in seeds for rule in rules], "multi-goal")
     last = {rule: [c["looks"][-1] for c in found if c["rule"] == rule] for rule in rules}
     rows = [

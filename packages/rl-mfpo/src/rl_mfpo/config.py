@@ -112,7 +112,7 @@ class MFPOConfig:
     divergence_steps : int
         Steps of the average divergence network an actor step; the paper takes one.
     compile : bool
-        Whether `torch.compile` builds the velocity estimate (a minute, once).
+        Whether `torch.compile` builds the critics' values of the proposals, most of an update (a minute, once).
 
     Raises
     ------

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from lemmata_core.files import atomic_write
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -65,6 +68,23 @@ class GoalRun:
         self.actions[: self.size] = torch.from_numpy(first)
         self.rewards[: self.size] = torch.from_numpy(goal_reward(first, layout))
 
+    def save(self, path: Path, looks: list[dict[str, Any]]) -> None:
+        """Write all that a continuation needs, and what was seen so far."""
+        rng = self.rng.bit_generator.state
+        state = {"learner": self.learner.state_dict(), "actions": self.actions, "rewards": self.rewards}
+        # The generator's integers have 128 bits, more than torch stores.
+        with atomic_write(path, "wb") as file:
+            torch.save({**state, "size": self.size, "rng": json.dumps(rng), "looks": json.dumps(looks)}, file)
+
+    def load(self, path: Path) -> list[dict[str, Any]]:
+        """Continue from what `save` wrote; return what was seen so far."""
+        state = torch.load(path, weights_only=True)
+        self.learner.load_state_dict(state["learner"])
+        self.actions, self.rewards, self.size = state["actions"], state["rewards"], state["size"]
+        self.rng.bit_generator.state = json.loads(state["rng"])
+        looks: list[dict[str, Any]] = json.loads(state["looks"])
+        return looks
+
     def train(self, updates: int) -> dict[str, float]:
         """Make updates, each after one more action of the policy; return the last metrics."""
         obs = torch.zeros(1, 1)
@@ -113,10 +133,17 @@ class GoalRun:
         }
 
 
-def run_goals(seed: int, layout: str, updates: int, every: int, **overrides: Any) -> list[dict[str, Any]]:
-    """Train on the goals and look every `every` updates."""
+def run_goals(
+    seed: int, layout: str, updates: int, every: int, store: Path | None = None, **overrides: Any
+) -> list[dict[str, Any]]:
+    """Train on the goals and look every `every` updates; with `store`, a file, go on from the last look."""
     run = GoalRun(seed, layout, updates, **overrides)
-    return [run.look(run.train(every)) for _ in range(updates // every)]
+    looks = run.load(store) if store is not None and store.exists() else []
+    while len(looks) < updates // every:
+        looks.append(run.look(run.train(every)))
+        if store is not None:
+            run.save(store, looks)
+    return looks
 
 
 def run_goals_sac(seed: int, layout: str, updates: int) -> dict[str, Any]:

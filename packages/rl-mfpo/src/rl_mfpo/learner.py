@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from lemmata_core import InvalidInput
@@ -15,25 +14,25 @@ from lemmata_core.check import in_range, positive_int
 from lemmata_core.rng import torch_generator
 from torch import Tensor, nn
 
+from rl_mfpo.adam import Adam
 from rl_mfpo.config import MFPOConfig
-from rl_mfpo.errors import HealthWarning, TrainingDiverged
+from rl_mfpo.errors import TrainingDiverged
 from rl_mfpo.functional.categorical import project_categorical
 from rl_mfpo.functional.flow import interpolate
 from rl_mfpo.functional.times import draw_time_pairs
 from rl_mfpo.functional.velocity import combine, propose
+from rl_mfpo.health import Health
 from rl_mfpo.networks.critic import TwinCritic
 from rl_mfpo.networks.meanflow import MeanFlowNet
 from rl_mfpo.networks.mlp import keep_freed_memory
 from rl_mfpo.policy import MeanFlowPolicy
+from rl_mfpo.temperature import Temperature
 
 STATE_VERSION = 1
 CHECK_EVERY = 100  # updates between two looks at the change of variables and at the critics' support
 CHECK_ROWS = 128
 MAX_DETERMINANT_DIM = 8
-LOW_ESS, LOW_ESS_UPDATES = 2.0, 500
-ENTROPY_GAP = 0.5
-SUPPORT_AFTER = 1000  # updates before the critics' support is judged
-ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
+SUPPORT_AFTER, ENTROPY_AFTER = 1000, 500  # updates before the critics' support, and the entropy, are judged
 
 
 class Batch(NamedTuple):
@@ -68,7 +67,7 @@ class MFPOLearner:
     generator : torch.Generator, optional
         On `device`; the learner draws from it alone. Made from `seed` unless given.
     seed : int, optional
-        Of the weights, the noise bank and the generator. Fresh entropy unless given.
+        Of the weights, the noise bank and the generator. Unless given, one draw of `generator`, or fresh entropy.
 
     Attributes
     ----------
@@ -76,9 +75,8 @@ class MFPOLearner:
         With the target critics.
     critic : TwinCritic
         The online critics.
+    temperature : Temperature
     n_updates : int
-    alpha : float
-        The temperature.
     reduce_gradients : callable, optional
         Called with the parameters of one optimiser after each backward pass, before the step: averages their
         gradients over ranks.
@@ -112,10 +110,12 @@ class MFPOLearner:
             raise InvalidInput.argument("entropy_estimator", expected=expected, got="change_of_variables")
         self.device = torch.device(device)
         keep_freed_memory()
-        first = torch_generator(seed)
-        self.generator = torch_generator(seed, self.device) if generator is None else generator
-        # The weights' stream is another than the learner's, which has the seed itself.
-        first.manual_seed((first.initial_seed() + 1) % 2**63)
+        root = np.random.default_rng(seed)
+        if generator is not None and seed is None:
+            drawn = torch.randint(2**62, (), generator=generator, device=generator.device)
+            root = np.random.default_rng(int(drawn))
+        self.generator = torch_generator(root, self.device) if generator is None else generator
+        first = torch_generator(root)
         self.policy = MeanFlowPolicy(obs_dim, act_dim, config, generator=first).to(self.device)
         target = self.policy.target_critic
         self.critic = TwinCritic(
@@ -124,46 +124,25 @@ class MFPOLearner:
         ).to(self.device)  # fmt: skip
         target.load_state_dict(self.critic.state_dict())
         self.v_min, self.v_max = config.v_min, config.v_max
-        self._moments: Mapping[str, list[dict[str, Tensor]]] = {}
-        self.target_entropy = -0.5 * act_dim if config.target_entropy == "auto" else float(config.target_entropy)
-        fixed = config.temperature
-        start = max(config.init_temperature, config.min_temperature) if isinstance(fixed, str) else fixed
-        self._temperature = {"log_alpha": math.log(start), "mean": 0.0, "square": 0.0, "steps": 0.0}
+        self._optimisers = {n: Adam(module.parameters(), config.rate(n)) for n, module in self._trained().items()}
+        self.temperature = Temperature(config, act_dim)
         self.n_updates = 0
         self.reduce_gradients: Callable[[list[nn.Parameter]], None] | None = None
         self.reduce_scalar: Callable[[Tensor], Tensor] | None = None
-        self._health: dict[str, float] = {"low_ess": 0.0}
+        self._health = Health()
         self._metrics: dict[str, float] = {}
-        self._values = torch.compile(self.critic.values) if config.compile else self.critic.values
+        if config.compile:
+            self.critic.compile_values()
+        self._values = self.critic.values
 
     def _trained(self) -> dict[str, nn.Module]:
         policy = self.policy
         return {"critic": self.critic, "actor": policy.velocity_net, "divergence": policy.divergence_net}
 
-    @cached_property
-    def _optimisers(self) -> dict[str, torch.optim.Adam]:
-        # Made at the first update: torch loads its compiler with the first optimiser, seconds that an agent which only
-        # predicts does not need.
-        made = {}
-        for name, module in self._trained().items():
-            made[name] = optimiser = torch.optim.Adam(
-                module.parameters(), lr=self.config.rate(name), betas=ADAM_BETAS, eps=ADAM_EPS, fused=True
-            )
-            for parameter, kept in zip(optimiser.param_groups[0]["params"], self._moments.get(name, [])):
-                if kept:
-                    optimiser.state[parameter] = {k: v.clone().to(parameter.device) for k, v in kept.items()}
-        self._moments = {}
-        return made
-
     @property
     def alpha(self) -> float:
         """The temperature, in the units of Q."""
-        return math.exp(self._temperature["log_alpha"])
-
-    @property
-    def log_alpha(self) -> float:
-        """Its logarithm."""
-        return self._temperature["log_alpha"]
+        return self.temperature.alpha
 
     def update(self, batch: Batch) -> dict[str, float]:
         """Take one update.
@@ -215,14 +194,11 @@ class MFPOLearner:
         if not math.isfinite(value):
             raise TrainingDiverged(f"the {name} loss is {value} at update {self.n_updates}", metrics)
         optimiser = self._optimisers[name]
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.zero_grad()
         loss.backward()
-        parameters: list[nn.Parameter] = optimiser.param_groups[0]["params"]
         if self.reduce_gradients is not None:
-            self.reduce_gradients(parameters)
+            self.reduce_gradients(optimiser.parameters)
         optimiser.step()
-        # The fused step does not count as a change in place; the policy's kept constants go by that count.
-        torch.autograd.graph.increment_version(parameters)
 
     # Soft policy evaluation
 
@@ -234,7 +210,7 @@ class MFPOLearner:
             metrics["q_mean"] = float((target @ self.critic.support).mean())
             metrics["end_atom_mass"] = float(target[:, 0].sum() + target[:, -1].sum()) / len(target)
             if self.n_updates % CHECK_EVERY == 0 and self.n_updates >= SUPPORT_AFTER:
-                self._judge_support(target, metrics)
+                self._health.judge_support(target, self.critic.support, metrics["end_atom_mass"])
         else:
             value = self._scalar_target(batch)
             loss = F.mse_loss(first[:, 0], value) + F.mse_loss(second[:, 0], value)
@@ -275,17 +251,6 @@ class MFPOLearner:
         extra = bonus[:, 0] if isinstance(bonus, Tensor) else bonus
         return batch.reward + self.config.gamma * (1 - batch.terminated) * (value + extra)
 
-    def _judge_support(self, target: Tensor, metrics: Mapping[str, float]) -> None:
-        means = target @ self.critic.support
-        used = float(means.max() - means.min()) / (self.v_max - self.v_min)
-        ends = f"[{self.v_min:g}, {self.v_max:g}]"
-        if metrics["end_atom_mass"] > 0.01:
-            share = f"{metrics['end_atom_mass']:.1%} of the critics' mass sits on the ends of their support {ends}"
-            self._warn("end_atoms", f"{share}: widen v_min, v_max")
-        elif used < 0.02:
-            text = f"the values use {used:.1%} of the critics' support {ends}"
-            self._warn("narrow", f'{text}: narrow v_min, v_max, or use v_range="from_rewards"')
-
     # Soft policy improvement
 
     def _actor_update(self, obs: Tensor, metrics: dict[str, float]) -> None:
@@ -307,7 +272,7 @@ class MFPOLearner:
         if self.n_updates % CHECK_EVERY == 0 or config.entropy_estimator == "change_of_variables":
             self._look_at_determinants(obs, noise, float(entropy), metrics)
         self._temperature_step(entropy, tempered, metrics)
-        self._judge_ess(metrics)
+        self._health.judge_ess(metrics, config.actor_delay)
 
     def _times(self, n: int) -> tuple[Tensor, Tensor]:
         return draw_time_pairs(n, self.config.time_dist, self.config.data_proportion, self.generator, self.device)
@@ -390,18 +355,10 @@ class MFPOLearner:
         )
         metrics["entropy_cov"] = -float(log_prob.mean())
         metrics["negative_share"] = float(negative.float().mean())
-        adapts = self.config.temperature == "auto" and self.config.entropy_estimator == "adn"
-        if adapts and self.n_updates % CHECK_EVERY == 0 and self.n_updates >= LOW_ESS_UPDATES:
-            over = entropy - metrics["entropy_cov"] > ENTROPY_GAP
-            self._health["gap"] = self._health.get("gap", 0.0) + 1 if over else 0.0
-            # The change of variables of few samples scatters: three looks in a row.
-            if self._health["gap"] >= 3 and not self.config.min_temperature:
-                self._warn(
-                    "gauge",
-                    "the average divergence network's entropy exceeds the change of variables by more than "
-                    f"{ENTROPY_GAP} nat: the temperature acts on a wrong reading; set min_temperature or "
-                    "entropy_estimator",
-                )
+        judged = self.n_updates % CHECK_EVERY == 0 and self.n_updates >= ENTROPY_AFTER
+        gauge = self.temperature.adapts and self.config.entropy_estimator == "adn" and not self.config.min_temperature
+        if judged and gauge:
+            self._health.judge_entropies(entropy, metrics["entropy_cov"])
 
     def _temperature_step(self, entropy: Tensor, tempered: float, metrics: dict[str, float]) -> None:
         config = self.config
@@ -413,39 +370,9 @@ class MFPOLearner:
             heard = metrics["entropy_cov"]
             if self.reduce_scalar is not None:
                 heard = float(self.reduce_scalar(torch.tensor(heard, device=self.device)))
-        metrics["entropy_target"] = self.target_entropy
-        if config.temperature == "auto":
-            gap = heard - self.target_entropy
-            # A tempered row acts at a higher temperature than alpha: lowering alpha further would change nothing there.
-            if not (tempered > 0.5 and gap > 0):
-                self._adapt(self.alpha * gap)
+        metrics["entropy_target"] = self.temperature.target
+        self.temperature.hear(heard, tempered=tempered)
         metrics["alpha"] = self.alpha
-
-    def _adapt(self, gradient: float) -> None:
-        """One Adam step of log alpha, on plain numbers."""
-        state, (b1, b2) = self._temperature, ADAM_BETAS
-        state["steps"] += 1
-        state["mean"] = b1 * state["mean"] + (1 - b1) * gradient
-        state["square"] = b2 * state["square"] + (1 - b2) * gradient * gradient
-        mean, square = state["mean"] / (1 - b1 ** state["steps"]), state["square"] / (1 - b2 ** state["steps"])
-        state["log_alpha"] -= self.config.rate("temperature") * mean / (math.sqrt(square) + ADAM_EPS)
-        if self.config.min_temperature:
-            state["log_alpha"] = max(state["log_alpha"], math.log(self.config.min_temperature))
-
-    def _judge_ess(self, metrics: Mapping[str, float]) -> None:
-        low = max(metrics["ess_policy"], metrics["ess_gaussian"]) < LOW_ESS
-        self._health["low_ess"] = self._health["low_ess"] + 1 if low else 0.0
-        if self._health["low_ess"] * self.config.actor_delay >= LOW_ESS_UPDATES:
-            self._warn(
-                "ess",
-                f"the effective sample size is below {LOW_ESS:g} in every sampler for {LOW_ESS_UPDATES} updates: "
-                "single actions decide the velocity; raise min_temperature, or set min_ess",
-            )
-
-    def _warn(self, key: str, text: str) -> None:
-        if not self._health.get(f"warned_{key}"):
-            self._health[f"warned_{key}"] = 1.0
-            warnings.warn(text, HealthWarning, stacklevel=2)
 
     # State
 
@@ -476,26 +403,16 @@ class MFPOLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything for a continuation bit by bit: tensors (copies), numbers, strings, lists and dicts."""
-        if "_optimisers" in self.__dict__:
-            optimisers = {
-                name: [{k: v.clone() for k, v in o.state.get(p, {}).items()} for p in o.param_groups[0]["params"]]
-                for name, o in self._optimisers.items()
-            }
-        else:  # as they were loaded, or at their start
-            optimisers = {
-                name: [dict(kept) for kept in self._moments.get(name, [{} for _ in module.parameters()])]
-                for name, module in self._trained().items()
-            }
         return {
             "version": STATE_VERSION,
             "policy": {k: v.clone() for k, v in self.policy.state_dict().items()},
             "critic": {k: v.clone() for k, v in self.critic.state_dict().items()},
-            "optimisers": optimisers,
-            "temperature": dict(self._temperature),
+            "optimisers": {name: optimiser.state() for name, optimiser in self._optimisers.items()},
+            "temperature": self.temperature.state(),
             "generator": self.generator.get_state(),
             "support": [self.v_min, self.v_max],
             "n_updates": self.n_updates,
-            "health": dict(self._health),
+            "health": self._health.state(),
             "metrics": dict(self._metrics),
         }
 
@@ -515,13 +432,14 @@ class MFPOLearner:
             self.critic.load_state_dict(state["critic"])
         except RuntimeError as err:
             raise InvalidInput.argument("state", expected="networks of this learner's shapes", got=str(err)) from err
-        self._moments = {
-            name: [{k: v.clone() for k, v in kept.items()} for kept in parts]
-            for name, parts in state["optimisers"].items()
-        }
-        self.__dict__.pop("_optimisers", None)
-        self._temperature = dict(state["temperature"])
-        self.generator.set_state(state["generator"].cpu())
+        for name, optimiser in self._optimisers.items():
+            optimiser.load(state["optimisers"][name])
+        self.temperature.load(state["temperature"])
+        # A generator of another kind of device has a state of another size: then this learner's own stream goes on.
+        generator = state["generator"].cpu()
+        if generator.numel() == self.generator.get_state().numel():
+            self.generator.set_state(generator)
         self._set_support(*state["support"])
         self.n_updates = int(state["n_updates"])
-        self._health, self._metrics = dict(state["health"]), dict(state["metrics"])
+        self._health.load(state["health"])
+        self._metrics = dict(state["metrics"])

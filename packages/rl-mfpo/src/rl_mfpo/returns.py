@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lemmata_core.files import atomic_write
 from numpy.typing import NDArray
 
 from rl_mfpo.errors import HealthWarning
@@ -14,8 +17,12 @@ from rl_mfpo.errors import HealthWarning
 EVALUATION_SEED = 10_000
 
 
-def mfpo_curve(env_id: str, seed: int, steps: int, every: int, episodes: int, **overrides: Any) -> dict[str, Any]:
+def mfpo_curve(
+    env_id: str, seed: int, steps: int, every: int, episodes: int, store: Path | None = None, **overrides: Any
+) -> dict[str, Any]:
     """Train preset "small" and evaluate every `every` steps, with the best of candidates and with single samples.
+
+    With `store`, a folder, a checkpoint is written after each evaluation, and a later call goes on from it exactly.
 
     Returns
     -------
@@ -25,16 +32,28 @@ def mfpo_curve(env_id: str, seed: int, steps: int, every: int, episodes: int, **
     from rl_mfpo.agent import MFPO
     from rl_mfpo.evaluation import evaluate
 
-    agent = MFPO(env_id, config="small", seed=seed, device="cpu", **overrides)
     found: dict[str, Any] = {"steps": [], "candidates": [], "samples": []}
+    curve = None if store is None else store / "curve.json"
+    if curve is not None and curve.exists():
+        found = json.loads(curve.read_text())
+        agent = MFPO.resume(curve.parent / "checkpoints", env=env_id, device="cpu")
+        # The checkpoint is written first: a kill between the two leaves one evaluation too few.
+        if agent.num_timesteps != found["steps"][-1]:
+            found = {"steps": [], "candidates": [], "samples": []}
+    if not found["steps"]:
+        agent = MFPO(env_id, config="small", seed=seed, device="cpu", **overrides)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)
-        for until in range(every, steps + 1, every):
+        for until in range(len(found["steps"]) * every + every, steps + 1, every):
             agent.learn(until=until)
             found["steps"].append(until)
             for name, deterministic in (("candidates", True), ("samples", False)):
                 result = evaluate(agent, env_id, episodes, deterministic=deterministic, seed=EVALUATION_SEED + seed)
                 found[name].append(result.mean)
+            if curve is not None:
+                agent.save_checkpoint(curve.parent / "checkpoints")
+                with atomic_write(curve) as file:
+                    json.dump(found, file)
     agent.close()
     return found
 

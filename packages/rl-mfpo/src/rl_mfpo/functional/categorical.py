@@ -33,6 +33,8 @@ def project_categorical(probs: Tensor, atoms_shifted: Tensor, v_min: float, v_ma
     if n < 2 or not v_min < v_max:
         got = f"n = {n}, v_min = {v_min}, v_max = {v_max}"
         raise InvalidInput.argument("probs, v_min, v_max", expected="n >= 2 atoms and v_min < v_max", got=got)
+    if probs.shape != atoms_shifted.shape:
+        probs, atoms_shifted = torch.broadcast_tensors(probs, atoms_shifted)
     position = ((atoms_shifted - v_min) * ((n - 1) / (v_max - v_min))).clamp(0, n - 1)
     lower = position.floor()
     share = position - lower

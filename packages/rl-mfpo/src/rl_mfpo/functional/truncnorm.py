@@ -18,20 +18,24 @@ def truncated_normal(low: Tensor, high: Tensor, *, generator: torch.Generator | 
     Parameters
     ----------
     low, high : Tensor
-        Bounds, low <= high, broadcast together; infinite ones are allowed.
+        Bounds, low <= high, broadcast together; infinite ones are allowed. The result has the dtype of `low`.
     generator : torch.Generator, optional
         On the bounds' device.
 
     Returns
     -------
     Tensor
-        In the bounds' dtype and on their device; never NaN, never outside the bounds. The computation is in float64.
+        On the bounds' device; never NaN, never outside the bounds. The computation is in float64.
 
     Raises
     ------
     InvalidInput
         If a bound is NaN, or low > high.
     """
+    low, high = torch.as_tensor(low), torch.as_tensor(high)
+    if not low.is_floating_point():
+        low = low.float()
+    high = high.to(low)
     if not bool((low <= high).all()):
         raise InvalidInput.argument("low, high", expected="low <= high everywhere", got="bounds that cross, or NaN")
     # Not torch.broadcast_shapes, which imports sympy: seconds.

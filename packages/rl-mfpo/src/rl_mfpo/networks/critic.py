@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import Tensor, nn
 
-from rl_mfpo.networks.mlp import CHUNK, MLP, Tail, run_blocks
+from rl_mfpo.networks.mlp import CHUNK, MLP, Tail, plain_blocks, run_blocks
 
 PAD_FROM = 256  # rows from which padding the atoms pays
 NO_MASS = -1e30  # a logit whose softmax is exactly 0
@@ -47,11 +47,16 @@ class TwinCritic(nn.Module):
     ) -> None:
         super().__init__()
         self.obs_dim, self.n_atoms = obs_dim, n_atoms
+        self._run = run_blocks
         self.critics = nn.ModuleList(
             MLP(obs_dim + act_dim, hidden_sizes, n_atoms, generator=generator) for _ in range(2)
         )
         self.register_buffer("support", torch.zeros(n_atoms))
         self.set_support(v_min, v_max)
+
+    def compile_values(self) -> None:
+        """Let `torch.compile` build what `values` runs (a minute, at its first call)."""
+        self._run = torch.compile(plain_blocks, dynamic=True)
 
     def set_support(self, v_min: float, v_max: float) -> None:
         """Move the ends of the support."""
@@ -111,5 +116,5 @@ class TwinCritic(nn.Module):
         return [*views.blocks[:-1], last], F.pad(self.support, (0, extra))
 
     def _value(self, h: Tensor, blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]], atoms: Tensor) -> Tensor:
-        logits = run_blocks(h, blocks)
+        logits = self._run(h, blocks)
         return torch.softmax(logits, -1) @ atoms if self.n_atoms > 1 else logits[:, 0]

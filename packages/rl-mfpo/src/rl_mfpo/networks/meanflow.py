@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import Tensor, nn
 
-from rl_mfpo.networks.mlp import MLP, BareLinear, gelu_dual, init_linear_
+from rl_mfpo.networks.mlp import MLP, gelu_dual, make_linear
 
 FREQUENCIES, FREQUENCY_STD, EMBEDDING = 64, 0.2, 64
 
@@ -21,10 +21,8 @@ class TimeEmbedder(nn.Module):
     def __init__(self, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.frequencies = nn.Parameter(FREQUENCY_STD * torch.randn(FREQUENCIES, generator=generator))
-        self.inner = BareLinear(2 * FREQUENCIES, EMBEDDING)
-        self.outer = BareLinear(EMBEDDING, EMBEDDING)
-        init_linear_(self.inner, generator)
-        init_linear_(self.outer, generator)
+        self.inner = make_linear(2 * FREQUENCIES, EMBEDDING, generator)
+        self.outer = make_linear(EMBEDDING, EMBEDDING, generator)
 
     def forward(self, t: Tensor) -> Tensor:
         """Embedding of times (B, 1) -> (B, 64)."""

@@ -67,6 +67,14 @@ def run_blocks(h: Tensor, blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -
     return h
 
 
+def plain_blocks(h: Tensor, blocks: list[tuple[Tensor, Tensor, Tensor, Tensor]]) -> Tensor:
+    """`run_blocks` as a compiler likes it: no choice by size, nothing in place."""
+    for scale, shift, bias, weight in blocks:
+        h = F.gelu(torch.layer_norm(h, scale.shape, scale, shift, NORM_EPS), approximate="tanh")
+        h = torch.addmm(bias, h, weight)
+    return h
+
+
 def gelu_dual(x: Tensor, dx: Tensor) -> tuple[Tensor, Tensor]:
     """GELU and its derivative along dx; dx may have further axes in front."""
     square = torch.mul(x, x)
@@ -87,20 +95,18 @@ def norm_dual(x: Tensor, dx: Tensor, norm: nn.LayerNorm) -> tuple[Tensor, Tensor
     return torch.addcmul(norm.bias, hat, norm.weight), d_hat.mul_(norm.weight)
 
 
-def init_linear_(linear: nn.Linear, generator: torch.Generator | None) -> None:
-    """Xavier-uniform weights, zero biases."""
+class _Linear(nn.Linear):
+    def reset_parameters(self) -> None:
+        # Nothing: the usual start draws from the global generator, and nn.utils.skip_init imports sympy (seconds).
+        pass
+
+
+def make_linear(in_dim: int, out_dim: int, generator: torch.Generator | None) -> nn.Linear:
+    """Make a linear layer with Xavier-uniform weights and zero biases."""
+    linear = _Linear(in_dim, out_dim)
     nn.init.xavier_uniform_(linear.weight, generator=generator)
     nn.init.zeros_(linear.bias)
-
-
-class BareLinear(nn.Linear):
-    """A linear layer whose maker initialises it: the default would draw from the global generator.
-
-    (`torch.nn.utils.skip_init` does the same by way of the meta device, which loads sympy: seconds at the first layer.)
-    """
-
-    def reset_parameters(self) -> None:
-        """Leave the weights as they are in memory."""
+    return linear
 
 
 class MLP(nn.Module):
@@ -119,11 +125,9 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [in_dim, *hidden_sizes]
-        self.hidden = nn.ModuleList(_linear(a, b) for a, b in pairwise(sizes))
+        self.hidden = nn.ModuleList(make_linear(a, b, generator) for a, b in pairwise(sizes))
         self.norms = nn.ModuleList(nn.LayerNorm(b, eps=NORM_EPS) for b in hidden_sizes)
-        self.out = _linear(sizes[-1], out_dim)
-        for layer in [*self.hidden, self.out]:
-            init_linear_(layer, generator)
+        self.out = make_linear(sizes[-1], out_dim, generator)
         self._views: Tail | None = None
 
     @property
@@ -194,7 +198,3 @@ class MLP(nn.Module):
             h, dh = norm_dual(h, dh, norm)
             h, dh = gelu_dual(h, dh)
         return self.out(h), F.linear(dh, self.out.weight)
-
-
-def _linear(a: int, b: int) -> nn.Linear:
-    return BareLinear(a, b)
