@@ -197,6 +197,13 @@ def test_observations_that_are_none_are_refused(observation, words):
         MFPO(World, seed=0, **TINY).predict(observation)
 
 
+def test_observations_that_overflow_in_the_network_are_told():
+    agent = MFPO(World, seed=0, **TINY)
+    assert np.isfinite(agent.predict(np.array([1e15, -1e15]))[0]).all()
+    with pytest.raises(InvalidInput, match="networks can take"):
+        agent.predict(np.array([1e30, -1e38]))
+
+
 def test_the_callers_observation_is_left_alone():
     obs = np.array([0.3, 0.1], dtype=np.float32)
     obs.flags.writeable = False

@@ -281,20 +281,29 @@ class MFPO:
         if obs.shape[-1:] != (self.spaces.obs_dim,) or obs.ndim > 2:
             expected = f"shape ({self.spaces.obs_dim},) or (n, {self.spaces.obs_dim})"
             raise InvalidInput.argument("observation", expected=expected, got=f"shape {obs.shape}")
-        if not math.isfinite(obs.sum()) and not np.isfinite(obs).all():
-            raise InvalidInput.argument("observation", expected="finite numbers", got=f"{observation!r}")
-        rows = torch.from_numpy(obs if obs.flags.writeable else obs.copy()).to(self.device)
+        single = obs.ndim == 1
+        if not obs.flags.writeable:
+            obs = obs.copy()
+        rows = torch.from_numpy(obs[None] if single else obs).to(self.device)
         policy, draw = self.learner.policy, self.random.predict
-        if obs.ndim == 1:
-            rows = rows[None]
         if deterministic or n_candidates is not None:
             action = policy.act(
                 rows, deterministic=deterministic, generator=draw, steps=steps, n_candidates=n_candidates
             )
         else:
-            action = policy.sample(rows, steps=steps, generator=draw)
+            # `policy.sample` without its checks, which were made above.
+            count = self.config.n_sample_steps if steps is None else positive_int(steps, "steps")
+            noise = torch.randn((len(rows), 1, policy.act_dim), generator=draw, device=self.device)
+            action = policy.flow(rows, noise, count, log_prob=False).unclipped[:, 0].clamp_(-1, 1)
         scaled = self.spaces.scale.to_env(action.cpu().numpy())
-        return (scaled if obs.ndim == 2 else scaled[0]), state
+        # A number that is not finite spoils every entry of its row; to look at one entry is the quickest check.
+        first = scaled[:, 0]
+        if not math.isfinite(first[0] if single else first.sum()):
+            expected = "numbers that the policy's networks can take"
+            if not np.isfinite(obs).all():
+                expected = "finite numbers"
+            raise InvalidInput.argument("observation", expected=expected, got=f"{observation!r}")
+        return (scaled[0] if single else scaled), state
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything but replay and running episodes into one file (see `save_checkpoint` for those)."""

@@ -29,9 +29,12 @@ class ActionScale:
     high: NDArray[Any]
 
     def __post_init__(self) -> None:
-        low, high = np.float32(self.low), np.float32(self.high)
+        low, high = self.low.astype(np.float32), self.high.astype(np.float32)
+        plain = self.low.dtype == np.float32
         object.__setattr__(self, "_low32", low)
         object.__setattr__(self, "_half32", (high - low) * np.float32(0.5))
+        # Around zero the map is a product, which rounding cannot carry past a bound.
+        object.__setattr__(self, "_symmetric", bool(plain and (low == -high).all()))
 
     @property
     def dim(self) -> int:
@@ -52,6 +55,9 @@ class ActionScale:
             Shape (..., A) in the space's dtype, never outside its bounds: rounding may leave the affine map outside
             them.
         """
+        if self._symmetric:  # type: ignore[attr-defined]
+            symmetric: NDArray[Any] = unit * self.high
+            return symmetric
         scaled: NDArray[Any] = (unit + np.float32(1.0)) * self._half32 + self._low32  # type: ignore[attr-defined]
         if self.low.dtype != np.float32:
             scaled = scaled.astype(self.low.dtype)
