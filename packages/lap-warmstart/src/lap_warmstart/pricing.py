@@ -137,7 +137,11 @@ def solve_plateau(run: Run, minima: Vector) -> bool:
     n = run.x.size
     run.clear(minima)
     dense.column_reduction(run.p.c, run.v, run.x, run.y)
-    run.stats["greedy_fraction"] = float(np.count_nonzero(run.x >= 0)) / n
+    left = int(np.count_nonzero(run.x < 0))
+    # Tracking costs leave 3 - 26 % here, clipped and masked costs 35 % and more.
+    if left > 0.3 * n:
+        return False
+    run.stats["greedy_fraction"] = 1.0 - left / n
     reduce_rows(run, 2 * n)
     left = int(np.count_nonzero(run.x < 0))
     if left > n // 64:
