@@ -57,8 +57,8 @@ def test_rectangular_integers_after_pricing(seed):
 @pytest.mark.parametrize(("plateau", "scans"), [(0.5, 3), (2.0, 30)])
 @pytest.mark.parametrize("seed", range(3))
 def test_tracking_costs_do_not_collapse(seed, plateau, scans, monkeypatch):
-    # Above 1 no problem counts as flat, which leaves the cure to the core method's own restart. It scans core rows, at a
-    # hundredth of a dense scan's cost. Without any cure it were 442 000 and more.
+    # Above 1 no problem counts as flat, which leaves the cure to the core method's own restart. Its scans are of core
+    # rows, at a hundredth of a dense scan's cost. Without any cure it were 442 000 and more.
     monkeypatch.setattr(pricing, "PLATEAU", plateau)
     cost = tracking(2000, seed)
     r = solve(cost)
