@@ -171,7 +171,7 @@ def run_cell(cell: Cell, *, quick: bool = False) -> dict[str, Any]:
         cell.steps,
         cell.seed,
         model=model,
-        evaluate_every=cell.steps // 4 if cell.steps >= 100 else cell.steps,
+        evaluate_every=cell.steps // 2 if cell.steps >= 100 else cell.steps,
         after_step=_switch(cell, quick) if cell.switch else None,
     )
     return {
