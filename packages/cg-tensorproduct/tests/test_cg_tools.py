@@ -10,6 +10,7 @@ from cg_tensorproduct import (
     FullTensorProduct,
     FullyConnectedTensorProduct,
     InvalidInput,
+    Irreps,
     SignalTensorProduct,
     TensorProduct,
     autotune,
@@ -126,6 +127,15 @@ def test_explain_says_what_runs():
     text = explain(FullTensorProduct("1o", "1o", algorithm="dense"), 16)
     assert "3 paths (1 antisymmetric), 9 outputs" in text
     assert "runs: dense (asked for" in text
+
+
+@pytest.mark.parametrize(("lmax", "blocked", "outputs"), [(2, 195, 81), (4, 2501, 625), (8, 47241, 6561)])
+def test_operations_are_counted(lmax, blocked, outputs):
+    # n^2 for each block of M = 0, 2 n^2 for each other one, an n for every pair of degrees and M
+    spec = Irreps.spherical_harmonics(lmax)
+    text = explain(FullTensorProduct(spec, spec))
+    assert f"blocked {blocked}" in text
+    assert f"{outputs} outputs a sample" in text
 
 
 def test_explain_knows_every_product():

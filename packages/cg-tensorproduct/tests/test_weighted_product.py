@@ -157,6 +157,24 @@ def test_an_empty_batch_has_an_empty_product_and_gradients(mode, shared, layout,
     assert not found[2].any()
 
 
+def test_a_sample_that_is_not_finite_spoils_no_other(normal):
+    instructions = [(0, 0, 0, "uvu", True), (1, 0, 1, "uvu", True)]
+    options = {"shared_weights": False, "algorithm": "kernel"}
+    product = TensorProduct("20x1o+3x2e", "1o", "20x1e+3x2o", instructions, **options)
+    x, y, w = normal(0, 4, 75), normal(1, 4, 3), normal(2, 4, 23)
+    clean = [t.clone().requires_grad_() for t in (x, y, w)]
+    expected = torch.autograd.grad(product(*clean).sum(), clean)
+    for spoilt in (0, 1, 2):
+        inputs = [t.clone() for t in (x, y, w)]
+        inputs[spoilt][1] = torch.nan
+        inputs = [t.requires_grad_() for t in inputs]
+        z = product(*inputs)
+        assert z[[0, 2, 3]].isfinite().all()
+        assert z[1].isnan().any()
+        for a, b in zip(torch.autograd.grad(z.sum(), inputs), expected):
+            assert torch.equal(a[[0, 2, 3]], b[[0, 2, 3]])
+
+
 def test_terms_that_no_instruction_uses_have_gradient_zero(normal):
     product = TensorProduct("4x1o+3x2e", "1o+0e", "2x0e+4x1e", [(0, 0, 1, "uvu", False)], algorithm="kernel")
     x, y = normal(0, 5, 27).requires_grad_(), normal(1, 5, 4).requires_grad_()

@@ -47,7 +47,7 @@ def operations(lmax: int) -> dict[str, float]:
             # the block of M >= 0 is n x n
             M = np.arange(total + 1)
             n = np.minimum(l1, M + l2) - np.maximum(-l1, M - l2) + 1
-            blocked += twice * float((n * n).sum())
+            blocked += twice * float(2 * (n * n).sum() - n[0] ** 2)  # complex, but for M = 0
             matmul += twice * signal_macs(l1, l2)
             counts = total - np.maximum(l1 - l2, np.abs(np.arange(-total, total + 1))) + 1
             # even and odd paths each have their transform; lower degrees than |l1 - l2| cannot be skipped by the

@@ -57,7 +57,7 @@ class Costs:
             for M in range(max(pair.l3) + 1):
                 n = min(pair.l1, M + pair.l2) - max(-pair.l1, M - pair.l2) + 1
                 rows = sum(l3 >= M for l3 in pair.l3)
-                blocked += n * rows * copies
+                blocked += n * rows * copies * (2 if M else 1)  # complex, but for M = 0, where one part is enough
                 shapes.add((n, rows, copies))
         outer = problem.dim1 * problem.dim2
         return cls(outer * problem.dim_out, blocked, problem.dim_out, len(shapes), couples, outer)
@@ -87,13 +87,13 @@ def _forward(costs: Costs, batch: int, dtype: torch.dtype, device: torch.device)
         return {"dense": dense, "blocked": 1e-4 + costs.launches * 1e-5 + batch * costs.blocked / 1e11}
     width = 2.0 if dtype == torch.float64 else 1.0
     tiles = -(-batch // 16) * 16
-    blocked = costs.blocked * 2e-10 + costs.outputs * 3e-9
+    blocked = costs.blocked * 1.1e-10 + costs.outputs * 3e-9
     seconds = {
         "dense": 7e-6 + width * (batch * (costs.dense / 4.5e10 + costs.outer * 1e-9) + costs.matrix * 1e-10),
         "blocked": 5e-5 + costs.launches * 2e-6 + width * batch * blocked,
     }
     if HAS_NUMBA:
-        kernel = costs.blocked * 1e-10 + costs.outputs * 8e-10 + costs.couples * 1.5e-8
+        kernel = costs.blocked * 5.5e-11 + costs.outputs * 8e-10 + costs.couples * 1.5e-8
         seconds["kernel"] = 7e-6 + width * tiles * kernel
     if costs.matrix > LARGEST_MATRIX:
         seconds.pop("dense")

@@ -59,7 +59,7 @@ def block(l1: int, l2: int, M: int) -> Array:
     return blocks(l1, l2)[M]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)  # every pair to l = 63
 def blocks(l1: int, l2: int) -> tuple[Array, ...]:
     """`block` for every M = 0 .. l1 + l2, at once because the arrays are small and calls of numpy are not."""
     made = _mirrored(blocks(l2, l1)) if l1 < l2 else _made_blocks(l1, l2)

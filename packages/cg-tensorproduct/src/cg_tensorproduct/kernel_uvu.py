@@ -87,6 +87,8 @@ def _operator(y, start, P, entries, js, values, G):
 
 @njit(inline="never", cache=True, error_model="numpy", nogil=True)
 def _weights(w, start, P, mul, W):
+    """Weights of a path as lanes; those past the last copy are zero, since a NaN left there would reach the sums."""
+    W[:] = 0
     if P[W0] < 0:
         W[:mul] = 1
         return
