@@ -334,6 +334,15 @@ class MeanFlowPolicy(nn.Module):
             raise InvalidInput.argument("low, high", expected=expected, got=f"{low}, {high}")
         return DeployedPolicy(self.velocity_net, self._steps(steps), *ends, instantaneous=self.instantaneous)
 
+    def reference_noise(self, n: int, seed: int = 0) -> Tensor:
+        """Noise (n, A) that depends on the seed alone, on this policy's device.
+
+        Handed to `sample`, `act` or an exported policy it makes them comparable sample by sample: two policies, or 1, 2
+        and 4 steps of one.
+        """
+        drawn = torch.randn(positive_int(n, "n"), self.act_dim, generator=torch.Generator().manual_seed(seed))
+        return drawn.to(self.noise_bank.device)
+
     def _steps(self, steps: int | None) -> int:
         return self.config.n_sample_steps if steps is None else positive_int(steps, "steps")
 
