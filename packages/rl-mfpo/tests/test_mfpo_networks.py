@@ -171,6 +171,15 @@ def test_act_takes_the_candidate_that_the_target_critics_value_most():
     torch.testing.assert_close(single, p.sample(obs, generator=gen()))
 
 
+def test_reference_noise_makes_samples_comparable():
+    p = policy()
+    noise = p.reference_noise(40, seed=7)
+    assert torch.equal(noise, policy().reference_noise(40, seed=7))
+    assert not torch.equal(noise, p.reference_noise(40, seed=8))
+    obs = randn(1, OBS).expand(40, OBS).contiguous()
+    assert torch.equal(p.sample(obs, noise=noise), p.sample(obs, noise=noise))
+
+
 def test_deployable_scales_and_clips_inside():
     p = policy()
     low, high = np.array([-2.0, 0.0, 5.0]), np.array([2.0, 1.0, 7.0])

@@ -59,7 +59,7 @@ def few_steps(seed: int, times: str, updates: int, samples: int) -> dict[str, An
 
 def run_few_steps(ctx: Context) -> Evidence:
     """Three seeds, two laws of the times."""
-    seeds, updates = {Scale.SMOKE: ((0,), 40), Scale.LAPTOP: ((0, 1, 2), 4000), Scale.FULL: (range(5), 20_000)}[
+    seeds, updates = {Scale.SMOKE: ((0,), 40), Scale.LAPTOP: ((0, 1, 2), 2500), Scale.FULL: (range(5), 20_000)}[
         ctx.scale
     ]
     n = SAMPLES[ctx.scale]
@@ -98,7 +98,7 @@ def accept_few_steps(evidence: Evidence) -> Verdict:
 
 def run_steps_enough(ctx: Context) -> Evidence:
     """Train with T = 2 and with T = 4, and sample with both."""
-    updates = {Scale.SMOKE: 40, Scale.LAPTOP: 1500, Scale.FULL: 10_000}[ctx.scale]
+    updates = {Scale.SMOKE: 40, Scale.LAPTOP: 1000, Scale.FULL: 10_000}[ctx.scale]
     found = cells(ctx, trained_steps, [(steps, updates, SAMPLES[ctx.scale]) for steps in (2, 4)], "steps-enough")
     two, four = found[0]["tv"][0], found[1]["tv"][1]
     rows = [(f"T = {c['steps']}", *c["tv"]) for c in found]
@@ -145,7 +145,7 @@ def adn_error(seed: int, adn_steps: int, updates: int, looks: int) -> dict[str, 
 
 def run_adn_accuracy(ctx: Context) -> Evidence:
     """One step of the network an update, and two at twice the rate."""
-    updates, looks = {Scale.SMOKE: (20, 2), Scale.LAPTOP: (2000, 8), Scale.FULL: (20_000, 20)}[ctx.scale]
+    updates, looks = {Scale.SMOKE: (20, 2), Scale.LAPTOP: (1200, 6), Scale.FULL: (20_000, 20)}[ctx.scale]
     found = cells(ctx, adn_error, [(0, steps, updates, looks) for steps in (1, 2)], "adn-accuracy")
     one = found[0]
     lines = {}
@@ -245,7 +245,7 @@ def proposal_tv(mode: str, seed: int, updates: int, samples: int) -> dict[str, A
 
 def run_proposals(ctx: Context) -> Evidence:
     """The three modes, equal budgets."""
-    seeds, updates = {Scale.SMOKE: ((0,), 20), Scale.LAPTOP: ((0, 1), 700), Scale.FULL: (range(5), 5000)}[ctx.scale]
+    seeds, updates = {Scale.SMOKE: ((0,), 20), Scale.LAPTOP: ((0,), 700), Scale.FULL: (range(5), 5000)}[ctx.scale]
     modes = ("adaptive", "gaussian", "policy")
     found = cells(
         ctx, proposal_tv, [(mode, seed, updates, SAMPLES[ctx.scale]) for seed in seeds for mode in modes], "proposals"

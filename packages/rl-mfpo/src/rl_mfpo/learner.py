@@ -1,4 +1,7 @@
-"""One update of mean flow policy optimisation, and everything that it needs to go on bit by bit."""
+"""One update of mean flow policy optimisation, and everything that it needs to go on bit by bit.
+
+Longer than the other files on purpose: the update is read from top to bottom, in the order of the paper's algorithm.
+"""
 
 from __future__ import annotations
 

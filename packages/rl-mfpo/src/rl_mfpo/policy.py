@@ -12,6 +12,7 @@ from lemmata_core.check import positive_int
 from torch import Tensor, nn
 
 from rl_mfpo.config import MFPOConfig
+from rl_mfpo.deployed import DeployedPolicy
 from rl_mfpo.functional.flow import gaussian_log_density
 from rl_mfpo.networks.critic import TwinCritic
 from rl_mfpo.networks.meanflow import MeanFlowNet, StepConstants
@@ -334,6 +335,15 @@ class MeanFlowPolicy(nn.Module):
             raise InvalidInput.argument("low, high", expected=expected, got=f"{low}, {high}")
         return DeployedPolicy(self.velocity_net, self._steps(steps), *ends, instantaneous=self.instantaneous)
 
+    def reference_noise(self, n: int, seed: int = 0) -> Tensor:
+        """Noise (n, A) that depends on the seed alone, on this policy's device.
+
+        Handed to `sample`, `act` or an exported policy it makes them comparable sample by sample: two policies, or 1, 2
+        and 4 steps of one.
+        """
+        drawn = torch.randn(positive_int(n, "n"), self.act_dim, generator=torch.Generator().manual_seed(seed))
+        return drawn.to(self.noise_bank.device)
+
     def _steps(self, steps: int | None) -> int:
         return self.config.n_sample_steps if steps is None else positive_int(steps, "steps")
 
@@ -385,44 +395,3 @@ def _evaluate(constants: StepConstants, bias: Tensor, state: Tensor | None, x: T
         else:
             h.view(len(state), k, -1).add_(state.unsqueeze(1))
     return run_blocks(h, constants.blocks)
-
-
-class DeployedPolicy(nn.Module):
-    """The sampler as plain tensor operations, with scaling and clip inside: see `MeanFlowPolicy.deployable`."""
-
-    times: Tensor
-    x_weight: Tensor
-    obs_weight: Tensor
-    low: Tensor
-    high: Tensor
-
-    def __init__(self, net: MeanFlowNet, steps: int, low: Tensor, high: Tensor, *, instantaneous: bool) -> None:
-        super().__init__()
-        constants = net.constants(steps, instantaneous=instantaneous)
-        self.steps = steps
-        for name in ("times", "x_weight", "obs_weight"):
-            self.register_buffer(name, getattr(constants, name).detach().clone())
-        self.tail_weights = nn.ModuleList([_copy(layer) for layer in [*net.mlp.hidden[1:], net.mlp.out]])
-        self.norms = nn.ModuleList([_copy(norm) for norm in net.mlp.norms])
-        self.register_buffer("low", low)
-        self.register_buffer("high", high)
-
-    def forward(self, observation: Tensor, noise: Tensor) -> Tensor:
-        """Environment actions (B, A) of observations (B, O) and noise (B, A)."""
-        state = observation @ self.obs_weight
-        x = noise
-        for step in range(self.steps):
-            h = x @ self.x_weight + state + self.times[step]
-            for norm, layer in zip(self.norms, self.tail_weights):
-                h = layer(nn.functional.gelu(norm(h), approximate="tanh"))
-            x = x - h / self.steps
-        action = x.clamp(-1.0, 1.0)
-        scaled = self.low + (action + 1.0) * 0.5 * (self.high - self.low)
-        # Rounding may carry the scaled action past a bound.
-        return torch.minimum(torch.maximum(scaled, self.low), self.high)
-
-
-def _copy(module: nn.Module) -> nn.Module:
-    import copy
-
-    return copy.deepcopy(module).requires_grad_(requires_grad=False)
