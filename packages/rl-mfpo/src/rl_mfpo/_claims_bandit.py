@@ -59,7 +59,7 @@ def few_steps(seed: int, times: str, updates: int, samples: int) -> dict[str, An
 
 def run_few_steps(ctx: Context) -> Evidence:
     """Three seeds, two laws of the times."""
-    seeds, updates = {Scale.SMOKE: ((0,), 40), Scale.LAPTOP: ((0, 1, 2), 2500), Scale.FULL: (range(5), 20_000)}[
+    seeds, updates = {Scale.SMOKE: ((0,), 40), Scale.LAPTOP: ((0, 1, 2), 1800), Scale.FULL: (range(5), 20_000)}[
         ctx.scale
     ]
     n = SAMPLES[ctx.scale]
