@@ -85,7 +85,7 @@ def run_returns(ctx: Context) -> Evidence:
     """Pendulum-v1 with preset small, and SAC with equal networks."""
     seeds, steps, every, episodes, learners = {
         Scale.SMOKE: ((0,), 520, 520, 1, ("MFPO",)),
-        Scale.LAPTOP: ((0,), 6000, 1000, 5, ("MFPO", "SAC")),
+        Scale.LAPTOP: ((0,), 6000, 2000, 5, ("MFPO", "SAC")),
         Scale.FULL: ((0, 1, 2), 8000, 1000, 10, ("MFPO", "SAC")),
     }[ctx.scale]
     arguments = [(learner, seed, steps, every, episodes) for seed in seeds for learner in learners]
