@@ -1,5 +1,7 @@
 """The one-pass CPU kernel against the plain step."""
 
+import copy
+
 import pytest
 import torch
 from optim_rmnp import RMNP
@@ -146,3 +148,114 @@ def test_fused_true_is_refused_for_dtypes_without_a_kernel():
 
     with pytest.raises(InvalidInput, match="fused"):
         RMNP([torch.nn.Parameter(torch.ones(2, 2, dtype=torch.bfloat16))], fused=True)
+
+
+def _grads(optimizer, step):
+    generator = torch.Generator().manual_seed(step)
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            p.grad = torch.randn(p.shape, generator=generator)
+
+
+def _pair(**options):
+    made = []
+    for fused in (True, False):
+        generator = torch.Generator().manual_seed(1)
+        shapes = [(6, 9), (12, 4), (6, 9)]
+        params = [torch.nn.Parameter(torch.randn(s, generator=generator)) for s in shapes]
+        turned = [torch.nn.Parameter(torch.randn(5, 7, generator=generator))]
+        groups = [{"params": params}, {"params": turned, "input_dim": 0, "lr": 0.02}]
+        made.append(RMNP(groups, lr=0.01, fused=fused, **options))
+    return made
+
+
+def _same(native, plain):
+    for a, b in zip(native.param_groups, plain.param_groups):
+        for p, q in zip(a["params"], b["params"]):
+            torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+
+
+def _change_rates(optimizer):
+    for group in optimizer.param_groups:
+        group.update(lr=0.3, momentum=0.5, nesterov=False, zero_rows="hold", weight_decay=0.0, maximize=True)
+
+
+def _change_way(optimizer):
+    optimizer.param_groups[0]["input_dim"] = 0
+
+
+def _change_stack(optimizer):
+    optimizer.param_groups[0]["stacked"] = 2
+
+
+def _change_data(optimizer):
+    with torch.no_grad():
+        for p in optimizer.param_groups[0]["params"]:
+            p.data = p.data * 2
+        optimizer.param_groups[0]["params"][0].data = optimizer.param_groups[0]["params"][0].data.t().contiguous().t()
+
+
+def _load(optimizer):
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+def _drop_momentum(optimizer):
+    optimizer.state.clear()
+
+
+def _freeze(optimizer):
+    del optimizer.param_groups[0]["params"][1]
+
+
+def _add(optimizer):
+    added = torch.nn.Parameter(torch.ones(3, 3))
+    optimizer.add_param_group({"params": [added]})
+
+
+CHANGES = [_change_rates, _change_way, _change_stack, _change_data, _load, _drop_momentum, _freeze, _add]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_kept_between_steps_follows_every_change(change):
+    native, plain = _pair()
+    for step in range(7):
+        if step == 3:
+            change(native)
+            change(plain)
+        _grads(native, step)
+        _grads(plain, step)
+        native.step()
+        plain.step()
+        _same(native, plain)
+        assert len(native._plans) == len(native.param_groups) or change is _change_data
+
+
+def test_missing_and_strided_gradients_are_seen_after_a_plan_is_kept():
+    native, plain = _pair()
+    for step in range(8):
+        for optimizer in (native, plain):
+            _grads(optimizer, step)
+            params = optimizer.param_groups[0]["params"]
+            if step == 3:
+                params[1].grad = None
+            if step == 5:
+                params[0].grad = params[0].grad.t().contiguous().t()
+            if step == 6:
+                params[2].grad = torch.zeros_like(params[2])
+            optimizer.step()
+        _same(native, plain)
+
+
+def test_a_copy_of_an_optimizer_keeps_nothing_of_the_first():
+    native, plain = _pair()
+    for step in range(2):
+        for optimizer in (native, plain):
+            _grads(optimizer, step)
+            optimizer.step()
+    twin = copy.deepcopy(native)
+    before = [p.detach().clone() for p in native.param_groups[0]["params"]]
+    for optimizer in (twin, plain):
+        _grads(optimizer, 2)
+        optimizer.step()
+    _same(twin, plain)
+    assert all(torch.equal(p, q) for p, q in zip(before, native.param_groups[0]["params"]))

@@ -188,28 +188,58 @@ def step_matrices(matrices: Sequence[Matrix]) -> None:
     """
     if not matrices:
         return
-    threads = torch.get_num_threads()
-    table, numbers, runs = _tables(matrices, threads)
-    if len(runs) == 1:
-        _run(table, numbers, 0, len(table))
-        return
-    for _ in _pool(threads).map(lambda run: _run(table, numbers, *run), runs):
-        pass
+    prepared = Tables(matrices)
+    prepared.run()
 
 
-def _tables(
-    matrices: Sequence[Matrix], threads: int
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.float32]], list[tuple[int, int]]]:
+class Tables:
     """What the kernel reads, a row a piece, and which runs of pieces are worth a thread's while.
 
     Addresses and numbers go in two tables: handing a kernel three arrays a matrix costs more than a small matrix does.
+
+    Parameters
+    ----------
+    matrices : sequence of Matrix
     """
+
+    def __init__(self, matrices: Sequence[Matrix]) -> None:
+        self._threads = torch.get_num_threads()
+        self._addresses, self._numbers, self._owners, self._runs = _tables(matrices, self._threads)
+
+    def run(self) -> None:
+        """One step."""
+        table, numbers = self._addresses, self._numbers
+        if len(self._runs) == 1:
+            _run(table, numbers, 0, len(table))
+            return
+        for _ in _pool(self._threads).map(lambda run: _run(table, numbers, *run), self._runs):
+            pass
+
+    def change(self, gradients: list[int], rules: list[Rule]) -> None:
+        """Put in the addresses of other gradients and the numbers of other rules, one of each a matrix."""
+        owners = self._owners
+        self._addresses[:, 1] = np.array(gradients, np.int64)[owners]
+        self._addresses[:, 8:] = rules[0].nesterov, rules[0].hold
+        constants = {id(rule): _constants(rule) for rule in rules}
+        self._numbers[:] = np.array([constants[id(rule)] for rule in rules], np.float32)[owners]
+
+
+_Table = tuple[
+    "np.ndarray[Any, np.dtype[np.int64]]",
+    "np.ndarray[Any, np.dtype[np.float32]]",
+    "np.ndarray[Any, np.dtype[np.int64]]",
+    "list[tuple[int, int]]",
+]
+
+
+def _tables(matrices: Sequence[Matrix], threads: int) -> _Table:
     table: list[tuple[int, ...]] = []
     numbers: list[tuple[float, ...]] = []
+    owners: list[int] = []
     runs: list[tuple[int, int]] = []
     constants: dict[int, tuple[float, ...]] = {}
     begin = entries = 0
-    for param, grad, momentum_buffer, rule, transposed in matrices:
+    for owner, (param, grad, momentum_buffer, rule, transposed) in enumerate(matrices):
         height, width = param.shape
         size = height * width
         rows = width if transposed else height
@@ -226,13 +256,14 @@ def _tables(
             last = min(first + share, rows)
             table.append((*head, first, last, *tail))
             numbers.append(values)
+            owners.append(owner)
             entries += (last - first) * (size // rows)
             if threads > 1 and entries >= _PIECE:
                 runs.append((begin, len(table)))
                 begin, entries = len(table), 0
     if begin < len(table):
         runs.append((begin, len(table)))
-    return np.array(table, np.int64), np.array(numbers, np.float32), runs
+    return np.array(table, np.int64), np.array(numbers, np.float32), np.array(owners, np.int64), runs
 
 
 def _constants(rule: Rule) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ from torch._compile import _disable_dynamo
 from optim_rmnp.adamw import step_adamw_group
 from optim_rmnp.groups import ADAMW_DEFAULTS, GROUP_KEYS, MUON_KEYS, check_group, native_available, parameter_name
 from optim_rmnp.layout import Layout, matrix_views, read_layout
+from optim_rmnp.plan import NativePlan, fits
 from optim_rmnp.row_norm import LEAST_EPS, update_scale
 from optim_rmnp.sharding import (
     CutMatrix,
@@ -110,6 +111,7 @@ class RMNP(torch.optim.Optimizer):
             "maximize": maximize,
             **GROUP_KEYS,
         }
+        self._plans: dict[int, NativePlan] = {}
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -143,6 +145,7 @@ class RMNP(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Fill in what older checkpoints and pickles lack."""
         super().__setstate__(state)
+        self._plans = {}
         for group in self.param_groups:
             if group.get("algorithm") == "adamw":
                 for key, value in ADAMW_DEFAULTS.items():
@@ -180,15 +183,32 @@ class RMNP(torch.optim.Optimizer):
     # the update is compiled already. This is the form of torch.compiler.disable that loads dynamo when first called.
     @_disable_dynamo
     def _update(self) -> None:
-        for group in self.param_groups:
-            _check_gradients(group)
+        planned = [self._planned(i, group) for i, group in enumerate(self.param_groups)]
+        for group, gradients in zip(self.param_groups, planned):
+            if gradients is None:
+                _check_gradients(group)
         position = 0
-        for group in self.param_groups:
+        for i, (group, gradients) in enumerate(zip(self.param_groups, planned)):
             if group["algorithm"] == "adamw":
                 step_adamw_group(group, self.state)
+            elif gradients is not None:
+                self._plans[i].step(gradients, lambda layout, group=group: _rule(group, layout))  # type: ignore[misc]
             else:
                 self._step_group(group, position)
+                self._plan(i, group)
             position += len(group["params"])
+
+    def _planned(self, index: int, group: dict[str, Any]) -> list[int] | None:
+        """The gradients' addresses if the group is as the step before left it, and the kernel takes all of it."""
+        plan = self._plans.get(index)
+        return None if plan is None else plan.gradients(group, self.state)
+
+    def _plan(self, index: int, group: dict[str, Any]) -> None:
+        """Keep for the next step what the kernel needs to know of the group, if it takes all of it."""
+        self._plans.pop(index, None)
+        if group["fused"] is not False and native_available() and fits(group["params"], self.state):
+            layouts = [read_layout(p.shape, group, "a parameter") for p in group["params"]]
+            self._plans[index] = NativePlan(group, self.state, layouts, lambda layout: _rule(group, layout))
 
     def _step_group(self, group: dict[str, Any], position: int) -> None:
         cut: list[CutMatrix] = []
