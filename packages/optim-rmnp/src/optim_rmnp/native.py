@@ -188,8 +188,7 @@ def step_matrices(matrices: Sequence[Matrix]) -> None:
     """
     if not matrices:
         return
-    prepared = Tables(matrices)
-    prepared.run()
+    Tables(matrices).run()
 
 
 class Tables:
