@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+import zlib
 from pathlib import Path
 from typing import Annotated, Any
 from zipfile import BadZipFile
@@ -12,6 +13,12 @@ import typer
 from lemmata_core import InvalidInput
 from lemmata_core.cli import JsonOption, app, emit
 from lemmata_core.files import atomic_write
+
+# What NumPy and SciPy raise for files that are cut short, damaged or forged.
+UNREADABLE = (
+    ValueError, OSError, EOFError, BadZipFile, zlib.error, KeyError, IndexError, TypeError, OverflowError, MemoryError,
+    NotImplementedError,
+)  # fmt: skip
 
 cli = app("lap-warmstart", "Exact linear assignment, started from predicted duals.")
 
@@ -39,7 +46,7 @@ def read_cost(path: Path) -> Any:
             return mmread(path)
     except InvalidInput:
         raise
-    except (ValueError, OSError, EOFError, BadZipFile) as err:
+    except UNREADABLE as err:
         raise InvalidInput.argument("FILE", expected=f"a readable {kind} file", got=f"{path}: {err}") from err
     raise InvalidInput.argument("FILE", expected="a .npy, .csv, .npz or .mtx file", got=str(path))
 
@@ -49,7 +56,7 @@ def _read_npz(path: Path) -> Any:
 
     with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         names = archive.files
-        if "indices" in names and "format" in names:
+        if {"format", "shape"} <= set(names):
             from scipy.sparse import load_npz
 
             return load_npz(path)
@@ -65,7 +72,7 @@ def read_result(path: Path) -> Any:
 
     try:
         return AssignmentResult.from_dict(json.loads(path.read_text()))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as err:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as err:
         raise InvalidInput.argument(
             "R.json", expected="an answer written by solve --out", got=f"{path}: {err}"
         ) from err

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lap_warmstart import dense, duals, pricing, warm
+from lap_warmstart import dense, passes, pricing, warm
 from lap_warmstart.problem import Problem, refuse
 from lap_warmstart.result import AssignmentResult
-from lap_warmstart.run import NoPath, Run, cold_dense, survey, warm_dense
+from lap_warmstart.run import NoPath, Run, cold_dense, warm_dense
 
 Vector = NDArray[np.float64]
 DENSITY = 1.2
@@ -26,14 +26,14 @@ def solve_large(
     warm.check(warm_start, p.shape)
     # Duals at hand go through the Min-Trick in the pass that checks the costs; a predictor waits for its verdict.
     known = warm.read(warm_start, p) if warm.is_duals(warm_start) else None
-    status, minima, lowered = survey(p, None if known is None else known.rows)
+    status, minima, lowered = passes.survey(p, None if known is None else known.rows)
     if status == dense.INFEASIBLE:
         return infeasible(p, on_infeasible, begin)
     if status != dense.OK:
         raise refuse(p, status)
-    run = Run.start(p, np.zeros_like(minima))
+    run = Run.start(p, np.zeros(p.c.shape[1]))
     if known is not None and known.columns is None:
-        known.columns = pricing.finite(lowered)
+        known.columns = passes.finite(lowered)
     seed = choose(run, minima, warm_start, fallback, known)
     name = method_for(p, method)
     try:
@@ -60,13 +60,16 @@ def solve_large(
 
 
 def method_for(p: Problem, method: str) -> str:
-    """Resolve "auto": dense for small and for long problems, the gated graph with a gate, else the core."""
+    """Resolve "auto": dense for small and for long problems, the gated graph with a gate, else the core.
+
+    Rows that lie across the memory are left to the core, whose passes go along it.
+    """
     if method != "auto":
         return method
     n, m = p.c.shape
     if not math.isinf(p.gate):
         return "dense" if min(n, m) < 32 else "gated"
-    return "dense" if n < 256 or m >= 2 * n else "core"
+    return "dense" if (n < 256 or m >= 2 * n) and not p.across else "core"
 
 
 def choose(
@@ -95,15 +98,11 @@ def choose(
     if fallback == "none":
         run.stats["seed"] = "warm"
         return v
-    cold = minima if p.square else np.zeros_like(minima)
+    cold = minima if p.square else np.zeros_like(v)
     if fallback == "density":
-        u = np.empty(p.c.shape[0])
-        duals.row_minima(p.c, v, u, 0, u.size)
-        finite = p.c[np.isfinite(p.c)]
-        eps = 1e-9 * max(1.0, float(np.abs(finite).max(initial=0.0)))
-        return v if keeps(run, duals.tight_entries(p.c, u, v, eps) / u.size) else None
+        return v if keeps(run, passes.density(p, v)) else None
     seeds = (cold, v, 0.5 * (cold + v))
-    return pick(run, seeds, pricing.compare(p, *seeds))
+    return pick(run, seeds, passes.compare(p, *seeds))
 
 
 def keeps(run: Run, rho: float) -> bool:
@@ -129,9 +128,7 @@ def feasible_columns(p: Problem, prediction: warm.Seed) -> Vector:
     """
     v = prediction.columns
     if v is None:
-        v = np.full(p.c.shape[1], np.inf)
-        duals.lower_columns(p.c, prediction.rows, v, 0, p.c.shape[0])
-        v = pricing.finite(v)
+        v = passes.lower_columns(p, prediction.rows)
     return clip_columns(p, v)
 
 

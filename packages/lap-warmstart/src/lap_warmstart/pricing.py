@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lap_warmstart import core, dense, duals, tight
+from lap_warmstart.passes import dual_bounds, min_trick, price, row_first, select_core, survey
 from lap_warmstart.problem import Problem
-from lap_warmstart.run import (
-    Core,
-    NoPath,
-    Run,
-    cold_dense,
-    drop_gated,
-    reduce_rows,
-    search_dense,
-    select_core,
-    slices,
-    survey,
-    warm_dense,
-)
+from lap_warmstart.run import Core, NoPath, Run, cold_dense, drop_gated, reduce_rows, search_dense, slices, warm_dense
 
 Vector = NDArray[np.float64]
 ROUNDS = 12
@@ -37,68 +25,11 @@ ASK = 0.6
 SMALL = 256
 # Share of the entries equal to the row's largest beyond which a problem counts as flat.
 PLATEAU = 0.5
+# Bytes up to which a matrix whose rows lie across the memory may be copied where the core does not do.
+COPIED = 2**26
 # From a seed: a smaller core, and row reduction only where the seed leaves more than this share of the rows free.
 WARM_K = 8
 WARM_LEFT = 0.05
-
-
-def row_first(p: Problem) -> Vector:
-    """Return the seed ``v_j = min_i (c_ij - min_j c_ij)``: rows reduced before columns."""
-    n, m = p.c.shape
-    u, v = np.empty(n), np.full(m, np.inf)
-    zero = np.zeros(m)
-    for start, stop in slices(p.c):
-        duals.row_minima(p.c, zero, u, start, stop)
-        duals.lower_columns(p.c, u, v, start, stop)
-    return finite(v)
-
-
-def finite(v: Vector) -> Vector:
-    """Replace the infinite entries of a dual vector by 0."""
-    return np.where(np.isfinite(v), v, 0.0)
-
-
-def min_trick(p: Problem, u: Vector) -> Vector:
-    """Return the largest column duals that are feasible with the row duals `u` (at most 0 unless square)."""
-    v = np.full(p.c.shape[1], np.inf)
-    for start, stop in slices(p.c):
-        duals.lower_columns(p.c, u, v, start, stop)
-    return finite(v) if p.square else np.minimum(v, 0.0)
-
-
-def dual_bounds(p: Problem, *seeds: Vector) -> list[float]:
-    """Return the dual bound of each seed, in one pass over the costs."""
-    stack = np.ascontiguousarray(np.stack(seeds))
-    totals = np.zeros(len(seeds))
-    for start, stop in slices(p.c):
-        duals.bounds(p.c, stack, p.gate, start, stop, totals)
-    return [float(t) for t in totals + stack.sum(axis=1)]
-
-
-def compare(p: Problem, *seeds: Vector) -> list[float]:
-    """Return the dual bounds of seeds, or estimates that tell which is largest.
-
-    A sixteenth of the rows (at most 512) decides if one seed leads each other by eight standard errors; else a quarter
-    decides, since seeds that are then still close cost about the same search. Small problems are not sampled.
-    """
-    n = p.c.shape[0]
-    for step in (max(16, n // 512), 4):
-        if n < 512:
-            break
-        # One row at random of each stretch: a fixed stride could meet a period of the rows.
-        rows = np.arange(0, n - step + 1, step)
-        rows += np.random.default_rng(n).integers(0, step, rows.size)
-        low = np.empty((len(seeds), rows.size))
-        duals.sampled_minima(p.c, np.stack(seeds), rows, low)
-        low = np.minimum(low, p.gate)
-        if not np.isfinite(low).all():
-            break
-        totals = [float(s.sum() + n * u.mean()) for s, u in zip(seeds, low)]
-        best = int(np.argmax(totals))
-        doubt = 8.0 * n / math.sqrt(rows.size) * np.std(low[best] - low, axis=1)
-        if step == 4 or all(totals[best] - t > d for k, (t, d) in enumerate(zip(totals, doubt)) if k != best):
-            return totals
-    return dual_bounds(p, *seeds)
 
 
 def sample(p: Problem, v: Vector) -> tuple[float, float]:
@@ -178,22 +109,6 @@ def complete(run: Run, graph: Core) -> None:
             run.x[i] = run.y[at] = -1
 
 
-def price(run: Run, graph: Core, safe: Vector) -> int:
-    """Look for edges outside the core that are cheaper than a row's own; add them and unmatch the row."""
-    n = run.x.size
-    bad, counts = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-    cols, vals = np.empty((n, core.PRICED), dtype=np.int32), np.empty((n, core.PRICED))
-    found = 0
-    for start, stop in slices(run.p.c):
-        found = core.price(
-            run.p.c, run.v, run.x, run.y, graph.cx, run.p.gate, run.p.integral, start, stop,
-            safe, bad, cols, vals, counts, found,
-        )  # fmt: skip
-    if found:
-        graph.add(bad[:found], cols[:found], vals[:found], counts[:found])
-    return found
-
-
 def hard_seed(run: Run, v: Vector) -> Vector:
     """Choose the best seed for a cold problem on which column reduction matches less than half of the rows.
 
@@ -263,6 +178,11 @@ def solve_core(run: Run, minima: Vector, seed: Vector | None = None) -> None:
     graph, low = select_core(p, v, k)
     run.clear(v)
     left = core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
+    if cold and left > HARD * n and turn(run):
+        p = run.p
+        if m >= 2 * n:
+            cold_dense(run, v)
+            return
     for ask, limit in ((hard_seed, HARD), (ask_network, ASK)):
         if not (cold and p.square and left > limit * n) or (ask is ask_network and run.network is None):
             break
@@ -286,10 +206,33 @@ def solve_core(run: Run, minima: Vector, seed: Vector | None = None) -> None:
     run.stats["greedy_fraction"] = 1.0 - left / n
     run.stats["augmentations"] = left
     if not rounds(run, graph, v, restart=cold and p.square):
+        if p.across and not turn(run):
+            finish_across(run, graph)
+            return
+        p = run.p
         now = run.v.copy() if p.square else np.minimum(run.v, 0.0)
         first, second = dual_bounds(p, v, now)
         warm_dense(run, v if first >= second else now)
     run.stats["core_size"] = int(graph.ptr[-1])
+
+
+def turn(run: Run) -> bool:
+    """Copy a matrix whose rows lie across the memory, so that they lie along it, unless it is large.
+
+    The dense method reads single rows again and again, which takes up to eight times as long across the memory.
+    """
+    if not run.p.across or run.p.c.nbytes > COPIED:
+        return False
+    run.p = run.p.turned()
+    return True
+
+
+def finish_across(run: Run, graph: Core) -> None:
+    """Search densely the rows that the core has left, without a copy."""
+    price(run, graph, np.full(run.x.size, -np.inf))
+    dense.repair(run.p.c, run.v, run.x, run.y)
+    run.stats["core_size"] = int(graph.ptr[-1])
+    search_dense(run)
 
 
 def rounds(run: Run, graph: Core, v: Vector, *, restart: bool) -> bool:

@@ -1,14 +1,14 @@
-"""The door: what the caller gave becomes a C-ordered minimisation problem, or an error that names what is wrong.
+"""The door: what the caller gave becomes a minimisation problem, or an error that names what is wrong.
 
-Nothing behind it checks again. A C- or F-ordered matrix of float64 or float32 is used in place when it is square, has
-a gate, or has its contiguous direction along the longer side; otherwise, and to maximise, one copy is made.
+Nothing behind it checks again. A C- or F-ordered matrix of float64 or float32 is used in place. One copy is made to
+maximise, and of a tall C-ordered or a wide F-ordered matrix that is small or is to be read row by row.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from lap_warmstart.errors import InvalidDtype
 
 EXACT = 2**53
+# Entries up to which a matrix whose rows lie across the memory is turned: in cache that costs less than to read it so.
+TURNED = 65_536
 
 
 @dataclass(slots=True)
@@ -27,7 +29,7 @@ class Problem:
     Attributes
     ----------
     c : ndarray (n, m)
-        C-ordered, float64 or float32; n <= m unless there is a gate.
+        float64 or float32; n <= m unless there is a gate. C-ordered, or F-ordered: see `across`.
     shape : tuple of int
         As given.
     swap : bool
@@ -51,6 +53,16 @@ class Problem:
     def square(self) -> bool:
         """Whether every row and column must be matched."""
         return self.shape[0] == self.shape[1] and math.isinf(self.gate)
+
+    @property
+    def across(self) -> bool:
+        """Whether the rows of `c` lie across the memory, so that only ``c.T`` may be handed to kernels on rows."""
+        flags = self.c.flags
+        return flags.f_contiguous and not flags.c_contiguous
+
+    def turned(self) -> Problem:
+        """Return the problem with rows along the memory, as a copy where they lie across it."""
+        return replace(self, c=np.ascontiguousarray(self.c)) if self.across else self
 
 
 class _Alias:
@@ -163,8 +175,9 @@ def prepare(cost: object, *, maximize: bool, gate: float) -> Problem:
     if math.isinf(gate) and c.shape[0] > c.shape[1]:
         c, swap = c.T, not swap
     if maximize:
-        c = np.negative(c, order="C")
-    c = np.ascontiguousarray(c)
+        c = np.negative(c)
+    if not c.T.flags.c_contiguous or c.size <= TURNED:
+        c = np.ascontiguousarray(c)
     if not c.flags.writeable:
         c = np.asarray(_Alias(c))
     return Problem(c, shape, swap, maximize, integral, gate)

@@ -283,8 +283,11 @@ class AssignmentResult:
         for name, length in (("row_to_col", n), ("costs", n), ("u", n), ("v", m)):
             if len(data[name]) != length:
                 raise InvalidInput.argument(name, expected=f"{length} entries", got=f"{len(data[name])}")
-        if any(not -1 <= int(j) < m for j in data["row_to_col"]):
+        if any(int(j) != j or not -1 <= j < m for j in data["row_to_col"]):
             raise InvalidInput.argument("row_to_col", expected=f"columns from -1 to {m - 1}", got="others")
+        costs, u, v = (np.asarray(data[name], dtype=np.float64) for name in ("costs", "u", "v"))
+        if not costs.ndim == u.ndim == v.ndim == 1:
+            raise InvalidInput.argument("costs, u, v", expected="lists of numbers", got="nested lists")
         maximize, gate = bool(data["maximize"]), data["unmatched_cost"]
         sign = -1.0 if maximize else 1.0
         stats: dict[str, Any] = {
@@ -292,8 +295,8 @@ class AssignmentResult:
         }
         return cls(
             np.asarray(data["row_to_col"], dtype=np.int64),
-            sign * np.asarray(data["costs"], dtype=np.float64),
-            sign * np.asarray(data["v"], dtype=np.float64),
+            sign * costs,
+            sign * v,
             (n, m),
             data["method"],
             float(data["wall_time"]),
@@ -301,5 +304,5 @@ class AssignmentResult:
             gate=math.inf if gate is None else sign * float(gate),
             status=data["status"],
             stats=SolveStats(**stats),
-            u=sign * np.asarray(data["u"], dtype=np.float64),
+            u=sign * u,
         )

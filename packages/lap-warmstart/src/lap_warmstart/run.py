@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lap_warmstart import core, dense, duals, heap
+from lap_warmstart import core, dense, heap
 from lap_warmstart.problem import Problem
 
 ENTRIES_A_SLICE = 60_000_000
+# Entries of rows that lie across the memory are read one cache line each.
+ACROSS_A_SLICE = 4_000_000
 EDGES_A_SLICE = 8_000_000
 
 
@@ -69,41 +71,12 @@ def slices(c: NDArray[Any]) -> Iterator[tuple[int, int]]:
         yield start, min(n, start + step)
 
 
-def survey(p: Problem, rows: NDArray[np.float64] | None = None) -> tuple[int, NDArray[np.float64], Any]:
-    """Check the entries and find the column minima.
-
-    Returns
-    -------
-    status : int
-        Of `dense`; OK when the problem can be solved.
-    v : ndarray (m,)
-    lowered : ndarray (m,) or None
-        The Min-Trick of the row duals `rows`, from the same pass.
-    """
-    m = p.c.shape[1]
-    v = np.full(m, np.inf)
-    lowered = None if rows is None else np.full(m, np.inf)
-    odd = False
-    for start, stop in slices(p.c):
-        if rows is None:
-            odd |= dense.survey(p.c, v, start, stop)
-        else:
-            odd |= duals.survey_and_lower(p.c, rows, v, lowered, start, stop)
-    if odd:
-        status = int(dense.second_look(p.c))
-        if status != dense.OK:
-            return status, v, lowered
-    if p.square and np.isinf(v).any():
-        return dense.INFEASIBLE, v, lowered
-    return dense.OK, v, lowered
-
-
 def search_dense(run: Run) -> None:
     """Match every free row by dense shortest augmenting paths (or leave it at the gate)."""
     c = run.p.c
     rows = np.empty(c.shape[0], dtype=np.int64)
     total = dense.free_rows(run.x, rows)
-    quota = max(8, ENTRIES_A_SLICE // max(c.shape[1], 1))
+    quota = max(8, (ACROSS_A_SLICE if run.p.across else ENTRIES_A_SLICE) // max(c.shape[1], 1))
     at = 0
     while at < total:
         at, scans, fault = dense.search(c, run.v, run.x, run.y, rows, at, total, run.p.gate, quota)
@@ -199,18 +172,3 @@ class Core:
         ptr, col, val = np.empty_like(self.ptr), np.empty(size, dtype=np.int32), np.empty(size)
         core.add_edges(self.ptr, self.col, self.val, rows, cols, vals, counts, rows.size, ptr, col, val)
         self.ptr, self.col, self.val = ptr, col, val
-
-
-def select_core(p: Problem, v: NDArray[np.float64], k: int) -> tuple[Core, NDArray[np.float64]]:
-    """Collect about `k` entries of least reduced cost of each row; return the core and the row minima."""
-    n = p.c.shape[0]
-    ptr = np.zeros(n + 1, dtype=np.int64)
-    col = np.empty(2 * k * n, dtype=np.int32)
-    val = np.empty(2 * k * n)
-    low = np.empty(n)
-    width = 0.0
-    for start, stop in slices(p.c):
-        width = core.select(p.c, v, k, start, stop, ptr, col, val, low, width)
-    size = int(ptr[-1])
-    # col and val keep their capacity: a view spares a copy and the next round replaces them.
-    return Core(ptr, col[:size], val[:size], np.zeros(n)), low

@@ -96,6 +96,11 @@ def trailing_zeros(typingctx, bits):
     return None
 
 
+def _lies(a):
+    """Whether the entries of an array follow one another in memory, as `_load` takes for granted."""
+    return isinstance(a, types.Array) and a.ndim == 1 and a.layout == "C"
+
+
 def _load(context, builder, array_type, array, index):
     """Emit the load of `LANES` consecutive entries as a vector of doubles."""
     struct = context.make_array(array_type)(context, builder, array)
@@ -129,7 +134,7 @@ def mask_le(typingctx, a, j, bound):
         load = _load(context, builder, signature.args[0], args[0], args[1])
         return _bits(builder, builder.fcmp_ordered("<=", load, _splat(builder, args[2])))
 
-    if isinstance(a, types.Array) and bound == types.float64:
+    if _lies(a) and bound == types.float64:
         return types.int64(a, types.int64, bound), codegen
     return None
 
@@ -142,7 +147,7 @@ def mask_not_above(typingctx, c, j, bound):
         load = _load(context, builder, signature.args[0], args[0], args[1])
         return _bits(builder, builder.fcmp_unordered("<=", load, _splat(builder, args[2])))
 
-    if isinstance(c, types.Array) and bound == types.float64:
+    if _lies(c) and bound == types.float64:
         return types.int64(c, types.int64, bound), codegen
     return None
 
@@ -157,8 +162,23 @@ def mask_diff_le(typingctx, c, j, v, bound):
         difference = builder.fsub(left, right)
         return _bits(builder, builder.fcmp_ordered("<=", difference, _splat(builder, args[3])))
 
-    if isinstance(c, types.Array) and isinstance(v, types.Array) and bound == types.float64:
+    if _lies(c) and _lies(v) and bound == types.float64:
         return types.int64(c, types.int64, v, bound), codegen
+    return None
+
+
+@intrinsic
+def mask_less_le(typingctx, c, j, x, top):
+    """Return the bits of ``c[j : j + 16] - x <= top[j : j + 16]``."""
+
+    def codegen(context, builder, signature, args):
+        left = _load(context, builder, signature.args[0], args[0], args[1])
+        bound = _load(context, builder, signature.args[3], args[3], args[1])
+        difference = builder.fsub(left, _splat(builder, args[2]))
+        return _bits(builder, builder.fcmp_ordered("<=", difference, bound))
+
+    if _lies(c) and x == types.float64 and _lies(top):
+        return types.int64(c, types.int64, x, top), codegen
     return None
 
 

@@ -126,6 +126,8 @@ def solve(
 
         return solve_sparse(cost, maximize, gate, on_infeasible, warm_start, begin, fallback)
     p = prepare(cost, maximize=maximize, gate=gate)
+    if p.across and (method in ("dense", "lapjv") or reads_rows(warm_start)):
+        p = p.turned()
     if p.c.size == 0:
         return _empty(p, begin)
     if method == "sparse":
@@ -180,9 +182,14 @@ def _options(method: str, fallback: str, on_infeasible: str, maximize: object) -
         raise InvalidInput.argument("maximize", expected="True or False", got=maximize)
 
 
+def reads_rows(warm_start: object) -> bool:
+    """Whether a warm start is the network, whose features are taken row by row."""
+    return (isinstance(warm_start, str) and warm_start == "net") or hasattr(warm_start, "predict_rows")
+
+
 def _is_small(p: Problem) -> bool:
     low = min(p.c.shape)
-    return bool(low < (TINY if not math.isinf(p.gate) else SMALL))
+    return bool(low < (TINY if not math.isinf(p.gate) else SMALL)) and not p.across
 
 
 def _empty(p: Problem, begin: float) -> AssignmentResult:

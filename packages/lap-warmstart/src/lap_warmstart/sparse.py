@@ -10,7 +10,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from numpy.typing import NDArray
 
-from lap_warmstart import core, dense, gated, pricing, warm
+from lap_warmstart import core, dense, gated, passes, pricing, warm
 from lap_warmstart.errors import InvalidDtype
 from lap_warmstart.large import clip_columns, keeps, pick, tame
 from lap_warmstart.partial import decompose
@@ -56,7 +56,7 @@ def _cold_columns(p: Problem, graph: Core) -> Vector:
         return np.zeros(m)
     v = np.full(m, np.inf)
     np.minimum.at(v, graph.col, graph.val)
-    return pricing.finite(v)
+    return passes.finite(v)
 
 
 def _row_minima(graph: Core, v: Vector) -> Vector:
@@ -91,7 +91,11 @@ def _read(cost: Any, maximize: bool) -> tuple[Any, bool]:
     """Return the stored entries as csr (float64, to be minimised) and whether they came as integers."""
     from scipy.sparse import csr_array
 
-    a = csr_array(cost)
+    try:
+        a = csr_array(cost)
+        a.check_format(full_check=True)
+    except (ValueError, IndexError) as err:
+        raise InvalidInput.argument("cost", expected="a valid sparse matrix", got=str(err)) from err
     if a.ndim != 2:
         raise InvalidInput.argument("cost", expected="a matrix (2-D array)", got=f"a {a.ndim}-D sparse array")
     kind = a.dtype.kind
@@ -149,9 +153,8 @@ def solve_finite(
     from scipy.sparse import csr_array
 
     from lap_warmstart.problem import refuse
-    from lap_warmstart.run import survey
 
-    status, _, _ = survey(p)
+    status, _, _ = passes.survey(p)
     if status not in (dense.OK, dense.INFEASIBLE):
         raise refuse(p, status)
     c = p.c.T if p.swap else p.c
@@ -217,7 +220,7 @@ def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) ->
     if prediction.rows is not None:
         np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
     low, top = (float(graph.val.min()), float(graph.val.max())) if graph.val.size else (0.0, 0.0)
-    v = tame(p, clip_columns(p, pricing.finite(v)), low, top)
+    v = tame(p, clip_columns(p, passes.finite(v)), low, top)
     run.stats.update(predict_time=prediction.seconds, notes=prediction.notes, seed="warm")
     if fallback == "none":
         return v

@@ -16,10 +16,11 @@ from lemmata_core.timing import growth
 
 from lap_warmstart import dense, instances, predict
 from lap_warmstart.certificate import certify
+from lap_warmstart.passes import survey
 from lap_warmstart.problem import prepare
 from lap_warmstart.result import AssignmentResult
 from lap_warmstart.rowdualnet import RowDualNet, bundled
-from lap_warmstart.run import Run, survey
+from lap_warmstart.run import Run
 from lap_warmstart.solve import solve
 from lap_warmstart.warm import RowDuals
 
