@@ -202,11 +202,50 @@ def test_command_line_exit_codes(tmp_path):
     [
         ("a.npy", b""), ("a.npz", b""), ("a.npz", b"PK\x03\x04junk"), ("a.mtx", b""), ("a.csv", b"a,b\n1,2\n"),
         ("a.csv", b"1,2\n3\n"), ("a.npy", b"\x93NUMPY"),
+        ("a.mtx", b"%%MatrixMarket matrix coordinate integer general\n1 1 1\n1 1 99999999999999999999999\n"),
+        ("a.mtx", b"%%MatrixMarket matrix array real general\n99999999 99999999\n1\n"),
     ],
 )  # fmt: skip
 def test_command_line_refuses_damaged_files(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     assert invoke("solve", tmp_path / name).exit_code == 2
+
+
+@pytest.mark.parametrize("indices", [[7, 0], [0, -3]])
+def test_sparse_matrices_that_are_none_are_refused(tmp_path, indices):
+    forged = {"format": b"csr", "shape": [2, 2], "data": [1.0, 2.0], "indices": indices, "indptr": [0, 1, 2]}
+    np.savez(tmp_path / "a.npz", **forged)
+    assert invoke("solve", tmp_path / "a.npz").exit_code == 2
+    del forged["data"]
+    np.savez(tmp_path / "a.npz", **forged)
+    assert invoke("solve", tmp_path / "a.npz").exit_code == 2
+
+
+def test_damage_inside_a_compressed_archive_is_bad_input(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", cost=np.random.default_rng(0).random((50, 50)))
+    raw = bytearray((tmp_path / "a.npz").read_bytes())
+    for at in range(60, len(raw) - 200, 1500):
+        raw[at] ^= 0xFF
+    (tmp_path / "a.npz").write_bytes(raw)
+    assert invoke("solve", tmp_path / "a.npz").exit_code == 2
+
+
+def test_every_sparse_format_is_read(tmp_path):
+    cost = np.random.default_rng(0).random((6, 6))
+    for kind in ("csr", "csc", "coo", "bsr", "dia"):
+        sp.save_npz(tmp_path / "a.npz", sp.csr_array(cost).asformat(kind))
+        assert invoke("solve", tmp_path / "a.npz").exit_code == 0, kind
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("row_to_col", [math.inf, 0]), ("row_to_col", [0.5, 1]), ("shape", [math.inf, 2]), ("u", [[1.0], [1.0]])],
+)
+def test_answers_that_make_no_sense_are_refused(tmp_path, field, value):
+    cost = np.eye(2)
+    np.save(tmp_path / "c.npy", cost)
+    (tmp_path / "r.json").write_text(json.dumps(solve(cost).to_dict() | {field: value}))
+    assert invoke("certify", tmp_path / "c.npy", tmp_path / "r.json").exit_code == 2
 
 
 @pytest.mark.parametrize("content", ["", "[]", "3", "{}", '{"shape": [2, 2], "row_to_col": [0]}', "\x00"])

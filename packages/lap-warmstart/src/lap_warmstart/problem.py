@@ -150,7 +150,8 @@ def gate_of(unmatched_cost: float | None, *, maximize: bool) -> float:
     if maximize:
         value = -value
     if math.isnan(value) or value == -math.inf:
-        raise InvalidInput.argument("unmatched_cost", expected="a number that is not NaN", got=unmatched_cost)
+        worst = "inf when maximising" if maximize else "-inf"
+        raise InvalidInput.argument("unmatched_cost", expected=f"a number, not NaN or {worst}", got=unmatched_cost)
     return value
 
 
