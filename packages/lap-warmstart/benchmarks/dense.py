@@ -114,6 +114,10 @@ def rectangular(progress):
     for case, cost, aim in progress.track(cases, "rectangular", len(cases)):
         t = paired(lambda c=cost: solve(c), lambda c=cost: run(c), repeats=7)
         rows.append(Ratio.of(case, "lapcpp", version, t, None, aim))
+    for shape in ((1200, 1000), (3000, 1000), (5000, 4000)):
+        cost = rng.random(shape)
+        t = paired(lambda c=cost: solve(c), lambda c=cost: solve(np.ascontiguousarray(c.T)), repeats=7)
+        rows.append(Ratio.of(f"uniform {shape[0]}x{shape[1]}, C-ordered", "turned first", "", t, None, 1.0))
     return rows
 
 

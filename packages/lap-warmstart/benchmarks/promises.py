@@ -33,19 +33,18 @@ MEMORY = """
 import sys
 import numpy as np
 from lap_warmstart import solve
-order, dtype, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
+order, dtype, n, m = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 def read(name):
     line = next(t for t in open("/proc/self/status") if t.startswith(name))
     return 1024 * int(line.split()[1])
 rng = np.random.default_rng(0)
-cost = np.empty((n, n), dtype=dtype, order=order)
-for i in range(n):
-    cost[i] = rng.random(n, dtype=dtype)
-if sys.argv[4] == "solve":
+cost = np.empty((n, m), dtype=dtype, order=order)
+rng.random(out=cost if order == "C" else cost.T, dtype=dtype)
+if sys.argv[5] == "solve":
     solve(cost)
 open("/proc/self/clear_refs", "w").write("5")
 before = read("VmRSS")
-solve(cost) if sys.argv[4] == "solve" else cost.copy()
+solve(cost) if sys.argv[5] == "solve" else cost.copy()
 print((read("VmHWM") - before) / cost.nbytes)
 """
 
@@ -79,13 +78,14 @@ def threads(progress):
 def memory(progress):
     """Peak memory that a solve adds, as a share of the matrix; the last row shows what a copy would add (Linux)."""
     rows = []
-    cases = (("C", "f8"), ("F", "f8"), ("C", "f4"), ("F", "f4"))
-    for order, dtype in progress.track(cases, "memory", len(cases)):
-        share = child(MEMORY, order, dtype, 4000, "solve")
+    cases = [("C", "f8", 4000, 4000), ("F", "f8", 4000, 4000), ("C", "f4", 4000, 4000), ("F", "f4", 4000, 4000)]
+    cases += [(order, "f8", *shape) for shape in ((4000, 3000), (3000, 4000)) for order in "CF"]
+    for order, dtype, n, m in progress.track(cases, "memory", len(cases)):
+        share = child(MEMORY, order, dtype, n, m, "solve")
         bar = 0.1 if dtype == "f8" else None
-        case = f"peak memory of a solve, n=4000, {order} {dtype}"
+        case = f"peak memory of a solve, n={n}, {order} {dtype}" if n == m else f"peak memory, {n}x{m}, {order} {dtype}"
         rows.append(Ratio(case, "the matrix", "", share, share, share, bar))
-    share = child(MEMORY, "C", "f8", 4000, "copy")
+    share = child(MEMORY, "C", "f8", 4000, 4000, "copy")
     rows.append(Ratio("peak memory of a copy, n=4000", "the matrix", "", share, share, share))
     return rows
 

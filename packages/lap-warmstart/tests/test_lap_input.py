@@ -46,6 +46,7 @@ BAD = [
     ([[1.0]], {"warm_start": RowDuals([1.0, 2.0])}, "shape"),
     ([[1.0]], {"warm_start": [nan]}, "NaN at 0"),
     ([[1.0]], {"warm_start": ColumnDuals("x")}, "warm_start"),
+    ([[1.0]], {"warm_start": [1j]}, "row duals: 1 numbers"),
     ([[1.0]], {"warm_start": "nets"}, "'net' or 'auto'"),
     ([[1.0]], {"warm_start": 7}, "DualPredictor"),
 ]
@@ -249,6 +250,20 @@ def test_answers_are_read_only_and_deterministic():
         a.u[0] = 1.0
 
 
+@pytest.mark.parametrize("shape", [(9, 12), (300, 300), (420, 300)])
+def test_a_predictor_cannot_write_to_the_costs(shape):
+    class Scribbler:
+        def predict(self, cost):
+            cost[:] = 0.0
+            return np.zeros(len(cost))
+
+    cost = np.random.default_rng(9).random(shape)
+    before = cost.copy()
+    with pytest.raises(ValueError, match="read-only"):
+        solve(cost, warm_start=Scribbler())
+    np.testing.assert_array_equal(cost, before)
+
+
 def test_infinite_predictions_are_replaced_and_noted():
     cost = np.random.default_rng(9).random((300, 300))
     r = solve(cost, warm_start=RowDuals(np.where(np.arange(300) == 5, inf, 0.1)))
@@ -302,7 +317,7 @@ def test_every_kernel_releases_the_gil():
     from numba.core.dispatcher import Dispatcher
 
     seen = 0
-    for name in ("dense", "core", "heap", "small", "gated", "tight", "duals", "features", "simd"):
+    for name in ("dense", "core", "heap", "small", "gated", "tight", "duals", "across", "features", "simd"):
         for kernel in vars(importlib.import_module(f"lap_warmstart.{name}")).values():
             if isinstance(kernel, Dispatcher):
                 seen += 1

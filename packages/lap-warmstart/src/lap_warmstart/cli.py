@@ -201,6 +201,7 @@ def warmup() -> None:
             rng.random((20, 20)),
             rng.random((300, 300)),
             rng.random((300, 320)),
+            rng.random((320, 300)),
             rng.integers(0, 2, (300, 300)),
         ):
             r = lw.solve(cost.astype(dtype))

@@ -23,9 +23,24 @@ def lower_columns(c, u, v, start, stop):
 
 @kernel
 def survey_and_lower(c, u, v, w, start, stop):
-    """Do `dense.survey` (column minima to `v`, odd entries) and the Min-Trick of `u` (to `w`) in one pass."""
+    """Do `dense.survey` (column minima to `v`, odd entries) and the Min-Trick of `u` (to `w`) in one pass.
+
+    Four rows at a time, since loading and storing `v` and `w` for each row costs as much as reading the matrix.
+    """
     odd = 0
-    for i in range(start, stop):
+    whole = stop - (stop - start) % 4
+    for i in range(start, whole, 4):
+        row0, row1, row2, row3 = c[i], c[i + 1], c[i + 2], c[i + 3]
+        u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
+        for j in range(row0.size):
+            t0, t1, t2, t3 = np.float64(row0[j]), np.float64(row1[j]), np.float64(row2[j]), np.float64(row3[j])
+            odd |= not (abs(t0) < SAFE)
+            odd |= not (abs(t1) < SAFE)
+            odd |= not (abs(t2) < SAFE)
+            odd |= not (abs(t3) < SAFE)
+            v[j] = fmin(fmin(fmin(t0, t1), fmin(t2, t3)), v[j])
+            w[j] = fmin(fmin(fmin(t0 - u0, t1 - u1), fmin(t2 - u2, t3 - u3)), w[j])
+    for i in range(whole, stop):
         row = c[i]
         ui = u[i]
         for j in range(row.size):

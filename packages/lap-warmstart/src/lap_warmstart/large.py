@@ -32,7 +32,7 @@ def solve_large(
     if status != dense.OK:
         raise refuse(p, status)
     run = Run.start(p, np.zeros(p.c.shape[1]))
-    if known is not None and known.columns is None:
+    if known is not None and lowered is not None:
         known.columns = passes.finite(lowered)
     seed = choose(run, minima, warm_start, fallback, known)
     name = method_for(p, method)
@@ -128,6 +128,7 @@ def feasible_columns(p: Problem, prediction: warm.Seed) -> Vector:
     """
     v = prediction.columns
     if v is None:
+        assert prediction.rows is not None  # noqa: S101 - a seed holds one of the two
         v = passes.lower_columns(p, prediction.rows)
     return clip_columns(p, v)
 

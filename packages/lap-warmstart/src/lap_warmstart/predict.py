@@ -30,9 +30,9 @@ Vector = NDArray[np.float64]
 
 
 def _matrix(cost: object) -> NDArray[Any]:
-    from lap_warmstart.problem import numeric
+    from lap_warmstart.problem import for_kernels, numeric
 
-    c = np.ascontiguousarray(numeric(cost)[0])
+    c = for_kernels(np.ascontiguousarray(numeric(cost)[0]))
     if np.isnan(c).any():
         raise InvalidInput.argument("cost", expected="no NaN", got="NaN")
     return c

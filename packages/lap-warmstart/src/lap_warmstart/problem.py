@@ -73,6 +73,11 @@ class _Alias:
         self.__array_interface__ = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
 
 
+def for_kernels(c: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of the type that kernels are compiled for, which is writable though none of them writes."""
+    return c if c.flags.writeable else np.asarray(_Alias(c))
+
+
 def is_sparse(cost: object) -> bool:
     """Whether `cost` is a scipy.sparse matrix or array."""
     sparse = sys.modules.get("scipy.sparse")
@@ -179,8 +184,7 @@ def prepare(cost: object, *, maximize: bool, gate: float) -> Problem:
         c = np.negative(c)
     if not c.T.flags.c_contiguous or c.size <= TURNED:
         c = np.ascontiguousarray(c)
-    if not c.flags.writeable:
-        c = np.asarray(_Alias(c))
+    c = for_kernels(c)
     return Problem(c, shape, swap, maximize, integral, gate)
 
 

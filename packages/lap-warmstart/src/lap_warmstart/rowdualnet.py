@@ -141,9 +141,9 @@ class RowDualNet:
 
     def predict(self, cost: NDArray[Any]) -> NDArray[np.float64]:
         """Predict row duals of `cost` (n, m), to be minimised."""
-        from lap_warmstart.problem import numeric
+        from lap_warmstart.problem import for_kernels, numeric
 
-        c = np.ascontiguousarray(numeric(cost)[0])
+        c = for_kernels(np.ascontiguousarray(numeric(cost)[0]))
         low = c.min(axis=0).astype(np.float64)
         return self.predict_rows(c, np.where(np.isfinite(low), low, 0.0))
 

@@ -23,6 +23,8 @@ SMALL = 256
 TINY = 32
 ONE_CALL = 20_000_000
 ONE_CALL_DENSE = 250_000
+# Less than 256 rows and so many entries are at worst a sixth of a second in one call, which Ctrl-C has to wait for.
+AT_ONCE = 2_000_000
 _F64 = np.dtype(np.float64)
 _assign: Any = None
 _assign_gated: Any = None
@@ -104,7 +106,7 @@ def solve(
         and maximize is False
         and cost.dtype is _F64
         and cost.ndim == 2
-        and cost.size
+        and 0 < cost.size <= AT_ONCE
         and cost.flags.c_contiguous
         and cost.flags.writeable
         and on_infeasible == "raise"
@@ -306,6 +308,7 @@ def linear_sum_assignment(cost: object, maximize: bool = False) -> tuple[NDArray
         and cost.ndim == 2
         and 0 < cost.shape[0] <= cost.shape[1]
         and cost.shape[0] < SMALL
+        and cost.size <= AT_ONCE
         and cost.flags.c_contiguous
         and cost.flags.writeable
     ):

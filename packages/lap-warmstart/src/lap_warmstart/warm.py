@@ -48,7 +48,7 @@ class DualPredictor(Protocol):
     """Anything that predicts row duals from a cost matrix."""
 
     def predict(self, cost: NDArray[Any]) -> ArrayLike:
-        """Predict one finite number a row of `cost` (n, m), which is to be minimised."""
+        """Predict one finite number a row of `cost` (n, m, read-only), which is to be minimised."""
 
 
 @dataclass
@@ -65,6 +65,8 @@ def _vector(values: object, name: str, length: int) -> Vector:
     if hasattr(values, "detach"):
         values = from_torch(values)
     try:
+        if np.asarray(values).dtype.kind == "c":
+            raise TypeError("complex numbers")
         a = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as err:
         raise InvalidInput.argument(
@@ -137,7 +139,9 @@ def read(warm_start: object, p: Problem, minima: Vector | None = None, costs: An
     elif callable(getattr(warm_start, "predict", None)):
         begin = time.perf_counter()
         c = p.c if costs is None else costs()
-        given = c.T if p.swap else c
+        given = (c.T if p.swap else c).view()
+        # It is the caller's matrix, not a copy.
+        given.flags.writeable = False
         rows = _vector(warm_start.predict(given), "predicted row duals", p.shape[0])  # type: ignore[attr-defined]
         if p.maximize:
             rows = -rows
