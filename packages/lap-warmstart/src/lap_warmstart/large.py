@@ -148,10 +148,13 @@ def span(p: Problem, minima: Vector) -> tuple[float, float]:
     """Return the smallest cost, and the largest finite one of some sixty rows."""
     low = minima[np.isfinite(minima)]
     rows = p.c[:: max(1, p.c.shape[0] // 64)]
-    top = rows[np.isfinite(rows)]
-    if not low.size or not top.size:
+    top = float(rows.max())
+    if math.isinf(top):
+        finite = rows[np.isfinite(rows)]
+        top = float(finite.max()) if finite.size else math.inf
+    if not low.size or math.isinf(top):
         return 0.0, 0.0
-    return float(low.min()), float(top.max())
+    return float(low.min()), top
 
 
 def tame(p: Problem, v: Vector, low: float, top: float) -> Vector:
