@@ -111,7 +111,7 @@ def knapsacks(progress: Progress) -> list[Ratio]:
             r = qr.minimize(p, "adam", 32, 300)
             ratio = p.objective(p.solve_exact()) / r.objective
             rows.append(_one(f"knapsack {n}, {kind} correlated", "dynamic programming", ratio, 1 / 0.995, 1.0))
-    for n, d in ((100, 5), (100, 10), (150, 10)):
+    for n, d in ((100, 5), (100, 10), (150, 10), (100, 30), (250, 10)):
         g = np.random.default_rng(n + d)
         a = g.integers(1, 1001, (d, n))
         p = P.MultiKnapsack(a.mean(axis=0) + g.integers(0, 500, n), a, a.sum(axis=1) // 4)

@@ -133,3 +133,15 @@ def test_a_picture_of_an_unknown_kind_is_refused_before_any_work(square, tmp_pat
     done = run("solve", square, "--plot", tmp_path / "picture.foo", "--restarts", 1000, "--steps", 100_000_000)
     assert done.exit_code == 2
     assert "plot: expected a name ending in" in done.output
+
+
+@pytest.mark.parametrize(("coupling", "verdict"), [(1.5, "certified"), (1.0, "refuted")])
+def test_solve_certifies_a_quadratic_under_rows(tmp_path, coupling, verdict):
+    qr.write(qr.Qubo([-1.0, -1.0], {(0, 1): coupling}), tmp_path / "k2.qubo")
+    (tmp_path / "rows.csv").write_text("1,1,<=,1\n")
+    words = ("solve", tmp_path / "k2.qubo", "--certify", "--constraints", tmp_path / "rows.csv", "--json")
+    done = run(*words, "--method", "flip", "--restarts", 8)
+    answer = json.loads(done.stdout)
+    assert done.exit_code == 0, done.output
+    assert answer["formulation_verdict"].startswith(verdict)
+    assert (answer["value"], answer["feasible"], answer["point"]) == (-1, True, "local_min")

@@ -140,6 +140,36 @@ def test_knapsacks_reach_0_995(rows):
     assert p.objective(found) >= 0.995 * p.objective(p.solve_exact(20.0))
 
 
+def test_multi_knapsacks_reach_0_998_whatever_the_tightness():
+    for seed in range(6):
+        g = np.random.default_rng([40, seed])
+        a = g.integers(1, 1001, (5, 40))
+        v = a.mean(axis=0) + g.integers(0, 501, 40)
+        p = MultiKnapsack(v, a, (0.25, 0.5, 0.75)[seed % 3] * a.sum(axis=1))
+        found = p.improve(p.start(), seed)
+        assert p.is_feasible(found)
+        assert p.objective(found) >= 0.998 * p.objective(p.solve_exact(20.0))
+
+
+def test_fixed_items_never_cost_a_knapsack_its_start():
+    # Weightless items, worthless ones, rows filled exactly, and starts that the fixed items contradict.
+    for seed in range(30):
+        g = np.random.default_rng(seed)
+        n, d = int(g.integers(1, 12)), int(g.integers(1, 4))
+        a = g.integers(0, 6, (d, n)) * (g.random((d, n)) < 0.7)
+        v = g.integers(-3, 9, n)
+        p = MultiKnapsack(v, a, np.maximum(a.sum(axis=1) * g.choice([0.3, 0.5, 1.0]), 1))
+        best = max(v @ s for s in np.array(list(product((0, 1), repeat=n))) if p.is_feasible(s.astype(bool)))
+        start = p.start()
+        for i in g.permutation(n):
+            start[i] = True
+            start[i] = p.is_feasible(start)
+        found = p.improve(start, seed)
+        assert p.is_feasible(found)
+        assert p.objective(found) == best
+        assert p.objective(p.improve(found, seed)) == best
+
+
 def test_a_risk_beyond_max_flow():
     rng = np.random.default_rng(8)
     value, arcs = section_pit(rng, 14, 5, ore=8.0)

@@ -54,3 +54,37 @@ def test_ising_and_qubo_forms():
 def test_other_objects_are_refused():
     with pytest.raises(InvalidInput, match=r"^bqm:"):
         qr.from_bqm({"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: qr.from_bqm(dimod.BinaryQuadraticModel({"a": np.nan}, {}, 0.0, "BINARY")), "linear"),
+        (lambda: qr.from_bqm(dimod.BinaryQuadraticModel({}, {("a", "b"): np.inf}, 0.0, "SPIN")), "v:"),
+        (lambda: qr.from_bqm(dimod.BinaryQuadraticModel({"a": 1.0}, {}, np.nan, "BINARY")), "offset"),
+        (lambda: qr.from_bqm(dimod.BinaryQuadraticModel({"a": 1.0}, {}, 0.0, "BINARY"), concavity=-1), "concavity"),
+        (lambda: qr.from_bqm(dimod.ConstrainedQuadraticModel()), "bqm"),
+        (lambda: qr.RelaxSampler().sample_qubo({("a", "a"): np.nan}), "linear"),
+    ],
+)
+def test_what_no_model_may_hold(make, match):
+    with pytest.raises(InvalidInput, match=match):
+        make()
+
+
+def test_an_empty_model():
+    r = qr.minimize(qr.from_bqm(dimod.BinaryQuadraticModel({}, {}, 2.5, "BINARY")), restarts=2, steps=2)
+    assert (r.x.size, r.energy, r.certificate.status) == (0, 2.5, "local_min")
+
+
+def test_a_model_of_dimod_answers_with_value_feasibility_and_certificate():
+    # Two of three may be taken; a penalty of 3 on the excess pairs is more than any value lost.
+    model = dimod.BinaryQuadraticModel(
+        {"a": -2.0, "b": -1.5, "c": -1.0}, {("a", "b"): 3.0, ("b", "c"): 3.0}, 0, "BINARY"
+    )
+    rows = [qr.LinearConstraint([1, 1, 0], "<=", 1), qr.LinearConstraint([0, 1, 1], "<=", 1)]
+    q = qr.from_bqm(model, concavity=1e-3)
+    r = qr.minimize(q, restarts=8, steps=50, constraints=rows)
+    assert dict(zip(q.labels, r.x.tolist())) == {"a": 1, "b": 0, "c": 1}
+    assert (r.objective, r.feasible, r.certificate.status) == (-3.0, True, "local_min")
+    assert qr.verify_conditions(q, rows).status == "certified"

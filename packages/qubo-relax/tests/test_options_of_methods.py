@@ -109,3 +109,47 @@ def test_adam_is_told_its_rates(options):
     told, untold = (qr.minimize(q, "adam", restarts=3, steps=200, options=o) for o in (options, None))
     assert is_vertex_minimum(q, told.samples).all()
     assert not np.array_equal(told.samples, untold.samples)
+
+
+@pytest.mark.parametrize("method", ["pgd", "adam"])
+def test_leaps_end_on_vertices_where_the_bare_iteration_creeps(method):
+    p = qr.problems.SetCover([[0, 3, 5], [1, 2, 5], [0, 1, 4], [2, 3, 4], [0, 1, 2, 3, 4, 5]])
+    shipped = qr.minimize(p.qubo(), method, 32, 2000)
+    bare = qr.minimize(p.qubo(), method, 32, 2000, options={"leaps": False, "kick": 0.0})
+    assert shipped.binary_fraction == 1.0
+    assert shipped.n_iter < 2000
+    assert bare.binary_fraction < 1.0
+    assert is_vertex_minimum(p.qubo(), shipped.samples).all()
+
+
+@pytest.mark.parametrize("method", ["pgd", "adam"])
+def test_leaps_do_not_tie_lanes_together(method):
+    q = sparse_qubo(60)
+    few = qr.minimize(q, method, 3, 400, rng=5)
+    many = qr.minimize(q, method, 40, 400, rng=5)
+    np.testing.assert_array_equal(many.samples[:3], few.samples)
+
+
+def test_a_leap_is_taken_only_downhill():
+    from qubo_relax.solvers.pgd import Leaps
+    from qubo_relax.solvers.prepared import Prepared
+
+    q = sparse_qubo(30)
+    prep = Prepared.of(q)
+    X = np.random.default_rng(0).random((30, 64)).astype(np.float32)
+    G = np.empty_like(X)
+    prep.gradient(X, G)
+    leap = Leaps(X, prep.gradient)
+    live = np.arange(64) % 2 == 0
+    leap(X, G, live)  # the first look has nothing to go by
+    X = np.clip(X + 0.05 * np.random.default_rng(1).standard_normal(X.shape), 0, 1).astype(np.float32)
+    prep.gradient(X, G)
+    before = X.copy()
+    leap(X, G, live)
+    taken = (before != X).any(axis=0)
+    assert 0 < taken.sum() < live.sum()
+    assert not taken[~live].any()
+    assert (q.energy(X.T[taken]) < q.energy(before.T[taken])).all()
+    again = np.empty_like(G)
+    prep.gradient(X, again)
+    np.testing.assert_array_equal(G, again)

@@ -12,6 +12,8 @@ from qubo_relax.instances import CERTIFIED
 
 PAPER = "arXiv 2606.28734"
 OURS = "ours; the paper's full text was not at hand"
+NEWMAN_MISSING = "not testable here: at scale laptop and above, from a checkout, which has the file"
+FRESH_PITS = tuple(range(9000, 9018))
 CLASSICS = ("pit direct", "tsp lucas", "knapsack slack_binary")
 
 
@@ -95,6 +97,7 @@ def run_classic_fails(ctx: Context) -> Evidence:
         "infeasible_certified": 1 - float(np.min([r[4] for r in beside])),
     }
     pits, other = values["infeasible_pits"], values["infeasible_certified"]
+    newman = _newman(ctx, min(starts, 64), steps, values)
     return Evidence(
         headline=f"{int(values['refuted'])} of 3 usual forms refuted; descents end infeasible in {pits:.0%} on the "
         f"usual pit, in {other:.0%} on certified forms",
@@ -102,18 +105,34 @@ def run_classic_fails(ctx: Context) -> Evidence:
         tables=(
             Table("Verdicts", columns, [(r[0], *r[2:]) for r in found]),
             _ends_table("Ends of PGD and Adam on the usual and on the certified formulations", [*ends, *beside]),
+            *newman,
         ),
-        settings={"starts": starts, "steps": steps},
+        settings={"starts": starts, "steps": steps, "newman1": "run" if newman else NEWMAN_MISSING},
     )
 
 
-def accept_classic_fails(e: Evidence) -> Verdict:
-    """All three refuted by a counterexample that stands a check flip by flip.
+def _newman(ctx: Context, starts: int, steps: int, values: dict[str, float]) -> tuple[Table, ...]:
+    """Descents on the usual form of MineLib's newman1, where a checkout has the file; adds to `values`."""
+    path = work.newman_file()
+    if ctx.scale == Scale.SMOKE or path is None:
+        return ()
+    jobs = [(str(path), m, s, starts, min(steps, 300)) for m, s in zip(("pgd", "adam"), _seeds(ctx, 2))]
+    rows = _map(ctx, "newman1", work.newman_ends, jobs)
+    values["feasible_newman"] = max(r[1] for r in rows)
+    return (Table("Ends on the usual form of newman1", ("method", "feasible", "feasible, closure form"), rows),)
 
-    That no end on newman1's usual form is feasible is a test and a benchmark: the instance is not part of the package.
+
+def accept_classic_fails(e: Evidence) -> Verdict:
+    """All three refuted by a counterexample that stands a check flip by flip; no end on newman1's usual form feasible.
+
+    The instance may be used in tests and benchmarks, but is not part of the package: without a checkout that part is
+    not testable, and the verdict says so.
     """
     refuted, share = e.values["refuted"], e.values["infeasible_ends"]
-    return _judge(refuted == 3, f"{int(refuted)} of 3 refuted, {share:.0%} of ends infeasible")
+    found = e.values.get("feasible_newman")
+    newman = "not testable here" if found is None else f"{found:.0%} of ends feasible"
+    text = f"{int(refuted)} of 3 refuted, {share:.0%} of ends infeasible; newman1: {newman}"
+    return _judge(refuted == 3 and not found, text)
 
 
 def run_any_lambda(ctx: Context) -> Evidence:
@@ -139,57 +158,54 @@ def accept_any_lambda(e: Evidence) -> Verdict:
 
 
 def run_gradient_valid(ctx: Context) -> Evidence:
-    """PGD and Adam from uniform starts on the certified formulations, before and after polishing.
+    """PGD and Adam from uniform starts on the certified formulations: before any rounding, and where they end.
 
-    At the default margin the concavity is 2.5e-4 of the values and the last coordinates take very long to reach their
-    bounds; the margin is a choice, so a tenth of the value scale is shown beside it.
+    "Before polishing" is the point of the box that the method itself reaches; the end is what `minimize` returns, after
+    T4, which never raises the value. The bare iteration, without leaps and kicks, creeps along ridges whose slope is
+    the concavity, 2.5e-4 of the values at the default margin.
     """
     starts = {Scale.SMOKE: 8, Scale.LAPTOP: 64, Scale.FULL: 1024}[ctx.scale]
-    long = 300 if ctx.scale == Scale.SMOKE else 20_000
+    steps = 300 if ctx.scale == Scale.SMOKE else 2000
     names = work.MEDIUM[:6] if ctx.scale == Scale.SMOKE else work.MEDIUM
     seeds = _seeds(ctx, len(names))
+    bare = {"leaps": False, "kick": 0.0}
     runs = {}
-    for text, steps, margin in (
-        ("default margin", min(long, 2000), None),
-        ("2000 steps", 2000, 0.1),
-        ("ends", long, 0.1),
+    for title, margin, options in (
+        (f"As shipped, default margin (1e-3 of the values), {steps} steps", None, None),
+        (f"The bare iteration, default margin, {steps} steps", None, bare),
+        (f"The bare iteration, margin 0.1 of the values, {steps} steps", 0.1, bare),
     ):
-        jobs = [
-            (k, m, s, starts, min(steps, long), None, margin) for k, s in zip(names, seeds) for m in ("pgd", "adam")
-        ]
-        runs[text] = _map(ctx, text, work.gradient_ends, jobs)
-    everything = [r for rows in runs.values() for r in rows]
+        jobs = [(k, m, s, starts, steps, None, margin, options) for k, s in zip(names, seeds) for m in ("pgd", "adam")]
+        runs[title] = _map(ctx, title, work.gradient_ends, jobs)
+    shipped, plain, wide = ([r[3] for r in rows] for rows in runs.values())
     values = {
-        "valid_after": min(min(r[4], r[5]) for r in everything),
-        "binary_default": float(np.mean([r[3] for r in runs["default margin"]])),
-        "binary_2000": float(np.mean([r[3] for r in runs["2000 steps"]])),
-        "binary_worst": min(r[3] for r in runs["ends"]),
-        "steps": float(long),
+        "valid_after": min(min(r[4], r[5]) for rows in runs.values() for r in rows),
+        "binary_default": float(np.mean(shipped)),
+        "binary_worst": min(shipped),
+        "binary_bare": float(np.mean(plain)),
+        "binary_bare_wide": float(np.mean(wide)),
+        "steps": float(steps),
     }
-    titles = (
-        "Default margin (1e-3 of the values), 2000 steps",
-        "Margin 0.1 of the values, 2000 steps",
-        f"Margin 0.1 of the values, up to {long} steps",
-    )
     return Evidence(
-        headline=f"valid after polishing: {values['valid_after']:.0%} of lanes at worst; exactly binary before it: "
-        f"{values['binary_worst']:.1%} at worst at a margin of 0.1, {values['binary_default']:.0%} on average at 1e-3",
+        headline=f"{values['valid_after']:.0%} of lanes end binary and feasible at worst; exactly binary before any "
+        f"rounding: {values['binary_default']:.1%} on average, {values['binary_bare']:.0%} by the bare iteration",
         values=values,
-        tables=tuple(_ends_table(title, rows) for title, rows in zip(titles, runs.values())),
-        settings={"starts": starts, "steps": long},
+        tables=tuple(_ends_table(title, rows) for title, rows in runs.items()),
+        settings={"starts": starts, "steps": steps},
     )
 
 
 def accept_gradient_valid(e: Evidence) -> Verdict:
-    """All lanes valid after polishing; 99 % of them exactly binary before it within 2000 steps, at the default margin.
+    """Every lane ends binary, feasible and minimal; 99 % are exactly binary before rounding, within 2000 steps.
 
-    The margin is the user's choice, so what a margin of 0.1 gives is said too, but it does not decide. At smoke scale,
-    with 300 steps, only the first half is judged.
+    Both at the default margin, of the methods as shipped; what the bare iteration and a wider margin give is said too,
+    but does not decide. At smoke scale, with 300 steps, only the first half is judged.
     """
     v = e.values
     text = (
-        f"valid after polishing {v['valid_after']:.1%}; binary before it, margin 0.1: {v['binary_2000']:.1%} by 2000 "
-        f"steps, {v['binary_worst']:.1%} of the worst case in the end; default margin: {v['binary_default']:.1%}"
+        f"{v['valid_after']:.1%} of lanes end binary and feasible; before rounding {v['binary_default']:.1%} are "
+        f"binary after {v['steps']:.0f} steps ({v['binary_worst']:.1%} in the worst case); the bare iteration: "
+        f"{v['binary_bare']:.1%}, at a margin of 0.1 {v['binary_bare_wide']:.1%}"
     )
     return _judge(v["valid_after"] == 1.0 and (v["steps"] < 2000 or v["binary_default"] >= 0.99), text)
 
@@ -239,20 +255,26 @@ def run_where_it_matters(ctx: Context) -> Evidence:
     """Pits with a quadratic risk: anneal on two certified forms, and cone moves, beside HiGHS on the linearised model.
 
     "closure" (8 lanes) goes astray on a pit in ten or twenty, into too large a pit; "removal" (64 lanes) rarely on the
-    same. The two together were chosen on pits of other seeds; what "closure" does alone stays in the table and values.
+    same. What "closure" does alone stays in the table and values. The second form was added after "closure" alone had
+    failed on a pit of this claim, and chosen on pits of other seeds. So the protocol, as it stands here, was then fixed
+    and tried on pits that nobody had seen, seeds 9000 to 9017, which are run beside its own.
     """
     smoke = ctx.scale == Scale.SMOKE
     count, size, limit = (2, (18, 6), 5.0) if smoke else (5, (45, 9), 30.0)
-    jobs = [(s, *size, 1000 if smoke else 2000, limit) for s in _seeds(ctx, count)]
+    seeds = [*_seeds(ctx, count), *(() if smoke else FRESH_PITS)]
+    jobs = [(s, *size, 1000 if smoke else 2000, limit) for s in seeds]
     cases = _map(ctx, "solving", work.risk_case, jobs)
     values = {
         "worst": min(c["raw"] for c in cases),
         "closure_alone": min(c["closure_ratio"] for c in cases),
         "improved": min(c["improved"] for c in cases),
         "feasible": min(c["feasible"] for c in cases),
+        "pits": float(len(cases)),
         "blind": float(np.mean([c["blind"] for c in cases]) / max(np.mean([c["highs"] for c in cases]), 1e-9)),
         "proved": float(sum(c["proved"] for c in cases)),
     }
+    if cases[count:]:
+        values["fresh_worst"] = min(c["raw"] for c in cases[count:])
     columns = tuple(cases[0])
     rows = [[round(c[k], 4) for k in columns] for c in cases]
     timed = ("highs", "raw", "closure_ratio", "improved", "proved", "bound", "anneal_s", "highs_s")
@@ -262,15 +284,23 @@ def run_where_it_matters(ctx: Context) -> Evidence:
         f"the pit that ignores the risk {values['blind']:.2f} on average",
         values=values,
         tables=(Table("Pits with risk", columns, rows, timed=timed),),
-        settings={"HiGHS limit in seconds": limit},
-        timed=frozenset({"worst", "closure_alone", "improved", "blind", "proved", "headline"}),
+        settings={
+            "HiGHS limit in seconds": limit,
+            "seeds": seeds,
+            "protocol": "two forms since a failure of the closure form alone was seen; fixed before seeds 9000 to "
+            "9017 were run",
+        },
+        timed=frozenset({"worst", "fresh_worst", "closure_alone", "improved", "blind", "proved", "headline"}),
     )
 
 
 def accept_where_it_matters(e: Evidence) -> Verdict:
     """Anneal at least 0.99 of HiGHS on each, all lanes feasible."""
+    unseen = e.values.get("fresh_worst")
+    fresh = "" if unseen is None else f"{unseen:.4f} on those unseen when the protocol was fixed; "
     text = (
-        f"anneal on both certified forms {e.values['worst']:.4f} of HiGHS at worst (closure alone "
+        f"anneal on both certified forms {e.values['worst']:.4f} of HiGHS at worst of {e.values['pits']:.0f} pits "
+        f"({fresh}closure alone "
         f"{e.values['closure_alone']:.4f}; improve {e.values['improved']:.4f}), "
         f"{e.values['feasible']:.0%} of lanes feasible"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,17 +103,37 @@ def gradient_ends(
     steps: int,
     formulation: str | None = None,
     margin: float | None = None,
+    options: dict[str, Any] | None = None,
 ) -> tuple[str, str, str, float, float, float]:
     """Lanes of a method: (name, method, formulation, binary before polishing, feasible and minimal after)."""
     g = np.random.default_rng(seed)
     problem = medium(name, g)
     qubo = problem.qubo(formulation, margin=None if margin is None else margin * problem.value_scale)
     rows = problem.constraints(formulation)
-    r = minimize(qubo, method, starts, steps, rng=seed, constraints=rows, options={"corners": False})
+    r = minimize(qubo, method, starts, steps, rng=seed, constraints=rows, options={"corners": False, **(options or {})})
     from qubo_relax.theory import is_vertex_minimum
 
     minimal = is_vertex_minimum(qubo, r.samples)
     return name, method, formulation or problem.default, r.binary_fraction, r.feasible_fraction, float(minimal.mean())
+
+
+def newman_file() -> Path | None:
+    """MineLib's newman1 in the tests of a checkout; the wheel does not carry it."""
+    path = Path(__file__).parents[2] / "tests" / "data" / "newman1.upit"
+    return path if path.is_file() and path.with_suffix(".prec").is_file() else None
+
+
+def newman_ends(path: str, method: str, seed: int, starts: int, steps: int) -> tuple[str, float, float]:
+    """Shares of feasible ends on the pit's usual form and on the certified one: (method, usual, certified)."""
+    from qubo_relax.io import read
+
+    pit = read(path)
+    shares = []
+    for formulation, lanes in (("direct", starts), ("closure", min(starts, 8))):
+        rows = pit.constraints(formulation)
+        r = minimize(pit.qubo(formulation), method, lanes, steps, rng=seed, constraints=rows)
+        shares.append(r.feasible_fraction)
+    return method, shares[0], shares[1]
 
 
 def classic(name: str, seed: int, penalty: float | None = None) -> tuple[str, float, str, bool, bool]:

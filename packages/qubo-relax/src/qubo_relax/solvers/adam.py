@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qubo_relax.solvers.lanes import Lanes, Stop, chunk
-from qubo_relax.solvers.pgd import settled
+from qubo_relax.solvers.pgd import LOOK, Leaps, settled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def adam(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapping[str, Any], stop: Stop) -> Lanes:
-    """Kingma and Ba's step, then a clip to ``[0, 1]``; same stops as `qubo_relax.solvers.pgd.pgd`.
+    """Kingma and Ba's step, then a clip to ``[0, 1]``; same leaps and stops as `qubo_relax.solvers.pgd.pgd`.
 
     Parameters
     ----------
@@ -26,34 +26,41 @@ def adam(prep: Prepared, X0: NDArray[np.float32], steps: int, options: Mapping[s
     X0 : ndarray of float32 of shape (B, n)
     steps : int
     options : mapping
-        ``lr`` (0.05), ``betas`` ((0.9, 0.999)), ``reset`` (False): whether the moments of a clipped coordinate go to 0.
+        ``lr`` (0.05), ``betas`` ((0.9, 0.999)), ``reset`` (False): whether the moments of a clipped coordinate go to 0;
+        ``leaps`` (True): False for the bare iteration.
     stop : Stop
 
     Returns
     -------
     Lanes
     """
-    from qubo_relax.solvers.kernels import gradient
-
     X = np.ascontiguousarray(X0.T)
     G, m, v = np.empty_like(X), np.zeros_like(X), np.zeros_like(X)
     work = np.empty_like(X)
-    eps = np.float32(prep.qubo.concavity)
+    gradient = prep.gradient
+    leap = Leaps(X, gradient, bool(options.get("leaps", True)))
     lr = float(options.get("lr", 0.05))
     b1, b2 = (float(b) for b in options.get("betas", (0.9, 0.999)))
     reset = bool(options.get("reset", False))
     # Adam is blind to the scale of f but for its own 1e-8, which is meant for gradients of size one.
     tiny = np.float32(1e-8 * prep.spectral[0])
-    look = max(1, min(20, chunk(prep.indices.size, *X.shape)))
+    look = min(LOOK, chunk(prep.indices.size, *X.shape))
     done, ended = 0, "done"
     try:
         while done < steps:
-            gradient(prep.indptr, prep.indices, prep.data, prep.linear, eps, X, G)
+            gradient(X, G)
             if done % look == 0:
                 stop.count(min(look, steps - done) * X.shape[1])
                 ended = stop.reason(done)
-                if ended != "done" or settled(X, G).all():
+                if ended != "done":
                     break
+            if done % LOOK == 0:
+                good = settled(X, G)
+                if good.all():
+                    break
+                leap(X, G, ~good)
+                # What is settled stays, whatever the others still need: without momentum its slopes hold it.
+                m[:, good] = 0
             done += 1
             m *= np.float32(b1)
             np.multiply(G, np.float32(1 - b1), out=work)

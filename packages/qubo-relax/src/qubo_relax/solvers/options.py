@@ -57,6 +57,7 @@ CHECKS: Mapping[str, Callable[[Any, str], Any]] = {
     "factored": _flag,
     "hot": _number(0.0, low_open=True),
     "kick": _number(0.0, 1.0),
+    "leaps": _flag,
     "lr": _number(0.0, low_open=True),
     "momentum": _number(0.0, 1.0, high_open=True),
     "reorder": _reorder,

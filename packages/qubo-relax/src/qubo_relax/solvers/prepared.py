@@ -80,6 +80,12 @@ class Prepared:
             return 0.5e-12 * scale
         return max(min(1e-9 * scale, 0.5 * self.qubo.concavity), 1e-14 * scale)
 
+    def gradient(self, X: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Write the gradient of ``f`` at lanes innermost, shape (n, B), into `out`."""
+        from qubo_relax.solvers.kernels import gradient
+
+        gradient(self.indptr, self.indices, self.data, self.linear, np.float32(self.qubo.concavity), X, out)
+
     def settle(self, X: NDArray[Any]) -> NDArray[np.int8]:
         """Round and descend each row of `X` (B, n) to a vertex that no flip improves (T4), in float64."""
         from qubo_relax.solvers.kernels import settle
