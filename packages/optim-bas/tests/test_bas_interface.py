@@ -11,6 +11,7 @@ import torch
 from lemmata_core import Context, Evidence, Outcome, Scale
 from lemmata_core.executor import executor
 from lemmata_core.progress import Progress
+from optim_bas.claim_runs import Cell, run_cell, run_family
 from optim_bas.claims import CLAIMS
 from optim_bas.cli import main
 from typer.testing import CliRunner
@@ -120,6 +121,13 @@ def test_a_claim_about_training_gives_evidence_at_smoke_scale(name, tmp_path):
     assert claim.accept(evidence).outcome in (Outcome.HOLDS, Outcome.DOES_NOT_HOLD)
     assert all(len(row) == len(table.columns) for table in evidence.tables for row in table.rows)
     assert list(tmp_path.glob("*.json")) or name != "parity"
+
+
+def test_cells_that_share_their_pretraining_are_what_each_is_alone():
+    cells = [Cell("pydoc", kind, 2e-3, 0, 2, pretrain=3) for kind in ("adamw", "bas", "nesterov")]
+    together = run_family(cells, quick=True)
+    assert together == [run_cell(cell, quick=True) for cell in cells]
+    assert len({result["held_out_loss"] for result in together}) == len(cells)
 
 
 @pytest.mark.parametrize(
