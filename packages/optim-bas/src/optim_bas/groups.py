@@ -156,8 +156,12 @@ def _check_fused(param: Tensor, name: str, group: Mapping[str, Any]) -> None:
         expected = f"tensors on one of {', '.join(_FUSED_ADAMW)} for fused=True"
     elif param.device.type == "cpu":
         fits = param.dtype == torch.float32 and group["momentum_dtype"] == torch.float8_e4m3fn
-        ok = native_available() and fits
-        expected = "float32 tensors with float8_e4m3fn momentum and the extra `cpu` (numba) for fused=True on the CPU"
+        in_rows = param.is_contiguous() and (param.ndim < 2 or group["block_dim"] % param.ndim == 0)
+        ok = native_available() and fits and in_rows
+        expected = (
+            "contiguous float32 tensors with float8_e4m3fn momentum, block_dim 0 and the extra `cpu` (numba) for "
+            "fused=True on the CPU"
+        )
     else:
         ok = param.device.type == "cuda"
         expected = "tensors on the CPU or a CUDA device for fused=True"

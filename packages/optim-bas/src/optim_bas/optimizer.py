@@ -130,7 +130,6 @@ class BAS(torch.optim.Optimizer):
         }
         check_iterable(params)
         self.exchange = checked_exchange(exchange)
-        self.replicas_checked = False
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -161,6 +160,7 @@ class BAS(torch.optim.Optimizer):
             if self.exchange is not None:
                 check_whole(tensors)
         super().add_param_group(group)
+        self.replicas_checked = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Fill in what older checkpoints and pickles lack."""

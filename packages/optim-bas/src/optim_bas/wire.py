@@ -41,14 +41,15 @@ def bytes_sent() -> int:
 
 
 def settled_bytes_sent() -> int:
-    """`bytes_sent` once it no longer grows: a collective returns while its last bytes still wait in the kernel."""
-    import time
+    """`bytes_sent` once all workers have what was sent to them, which all of them have to ask for together.
 
-    last, now = -1, bytes_sent()
-    while last != now:
-        time.sleep(0.05)
-        last, now = now, bytes_sent()
-    return now
+    A collective returns while its last bytes still wait for their turn, on a busy machine for long. Whoever has passed
+    the barrier had received them; its own few bytes are in the count.
+    """
+    import torch.distributed as dist
+
+    dist.barrier()
+    return bytes_sent()
 
 
 def measure(parameters: int, workers: int) -> tuple[int, int, int]:
