@@ -184,7 +184,7 @@ def _matrices(sizes: dict[str, dict[str, float]]) -> tuple[Table, ...]:
         (length, name, size, found[GRADIENTS] / size) for length, found in sizes.items() for name, size in found.items()
     ]
     columns = ("entries a row", "exchange", "bytes sent by a worker", "times fewer")
-    # Retransmissions are in the count.
+    # A barrier's few bytes are in the count.
     return (Table("A step of two workers, 2.4 million entries", columns, rows, timed=columns[2:]),)
 
 
