@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _QUICK_WINDOWS = 128
 # Steps over which the curves of the batches' losses are averaged.
 _SMOOTHING = 20
-# What a step costs beside AdamW's, the net's own time included; the others are at 1.2.
-_STEP_COST = {"adamw": 1.0, "nadam": 1.5, "float32": 1.5, "mini": 1.6, "muon": 1.8, "gefen": 2.5}
+# What a step costs beside AdamW's, the net's own time included; the others are at 1.15.
+_STEP_COST = {"adamw": 1.0, "lion": 1.0, "nadam": 1.5, "float32": 1.4, "muon": 1.4, "gefen": 2.6}
 BETAS, DECAY = (0.9, 0.95), 0.1
 NAMES = {
     "adamw": "AdamW",
@@ -290,7 +290,7 @@ def _families(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
 
 def _cost(family: tuple[Cell, ...]) -> float:
     """Of training it, in steps of AdamW at the usual batch."""
-    return family[0].pretrain + sum(_STEP_COST.get(c.optimizer, 1.2) * c.steps * (c.batch or 12) / 12 for c in family)
+    return family[0].pretrain + sum(_STEP_COST.get(c.optimizer, 1.15) * c.steps * (c.batch or 12) / 12 for c in family)
 
 
 def _run_any(family: tuple[Cell, ...], *, quick: bool) -> list[dict[str, Any]]:
