@@ -168,10 +168,86 @@ def test_a_checkpoint_of_other_shapes_is_refused_and_nothing_changes(make, momen
     assert all(torch.equal(v, after["state"][0][k]) for k, v in before["state"][0].items())
 
 
-@pytest.mark.parametrize("value", [None, {}, {"state": {}}, []])
+NO_STATE_DICTS = [
+    None,
+    {},
+    {"state": {}},
+    [],
+    {"state": 3, "param_groups": []},
+    {"state": {}, "param_groups": 3},
+    {"state": {}, "param_groups": [3]},
+    {"state": {}, "param_groups": [{"lr": 0.1}]},
+]
+
+
+@pytest.mark.parametrize("value", NO_STATE_DICTS)
 def test_what_is_no_state_dict_is_refused(value):
     with pytest.raises(InvalidInput, match=r"^state_dict: expected"):
         stepped()[1].load_state_dict(value)
+
+
+@pytest.mark.parametrize(
+    ("saved", "name"),
+    [
+        ({"block": 0}, "block"),
+        ({"betas": (2, 0.9)}, "betas"),
+        ({"scale": "max"}, "scale"),
+        ({"amsgrad": True}, "amsgrad"),
+    ],
+)
+def test_a_checkpoint_cannot_bring_options_that_the_constructor_refuses(saved, name):
+    param, optimizer = stepped()
+    before = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(InvalidInput, match=f"^{name}: expected"):
+        optimizer.load_state_dict({"state": {}, "param_groups": [{"params": [0], **saved}]})
+    assert optimizer.state_dict()["param_groups"] == before["param_groups"]
+    assert torch.equal(optimizer.state[param]["exp_avg"], before["state"][0]["exp_avg"])
+
+
+def test_a_checkpoint_may_bring_a_rate_that_its_schedule_took_below_zero_and_a_path_that_is_not_here():
+    param = torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+    optimizer = BAS([param])
+    optimizer.load_state_dict({"state": {}, "param_groups": [{"params": [0], "lr": -1e-20, "fused": True}]})
+    assert optimizer.param_groups[0]["lr"] == -1e-20
+    param.grad = torch.ones_like(param)
+    optimizer.step()
+
+
+@pytest.mark.parametrize("params", [None, 3, [{"lr": 0.1}], [{"params": None}]])
+def test_what_holds_no_parameters_is_refused(params):
+    with pytest.raises(InvalidInput, match=r"^params: expected"):
+        BAS(params)
+
+
+def _without(key):
+    return lambda state: state.pop(key)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *(pytest.param(_without(key), id=f"no {key}") for key in ("step", "exp_avg", "exp_avg_sq")),
+        pytest.param(lambda state: state.update(exp_avg=torch.zeros(3, 2)), id="momentum of another shape"),
+        pytest.param(lambda state: state.update(exp_avg=torch.zeros(2, 3, dtype=torch.int)), id="momentum of ints"),
+        pytest.param(lambda state: state.update(step="5"), id="step in words"),
+        pytest.param(lambda state: state.update(step=torch.ones(2)), id="two steps"),
+    ],
+)
+def test_an_incomplete_state_of_adamw_is_refused(spoil):
+    param, adamw = stepped(torch.optim.AdamW)
+    spoil(adamw.state[param])
+    with pytest.raises(InvalidInput, match=r"^optimizer: expected AdamW's state .* of shape \(2, 3\), got parameter 0"):
+        BAS.from_adamw(adamw)
+    with pytest.raises(InvalidInput, match=r"^checkpoint: expected AdamW's state"):
+        convert_checkpoint(adamw.state_dict())
+
+
+@pytest.mark.parametrize("value", NO_STATE_DICTS[4:])
+def test_a_malformed_checkpoint_is_refused(value):
+    with pytest.raises(InvalidInput, match=r"^checkpoint: expected"):
+        convert_checkpoint({"optimizer": value})
+    with pytest.raises(InvalidInput, match=r"^checkpoint: expected AdamW's groups, got a group with .*'eps'"):
+        convert_checkpoint({"state": {}, "param_groups": [{"params": [0], "betas": (0.9, 0.9), "eps": 1e-8}]})
 
 
 @pytest.mark.parametrize("key", ["blok", "params", "workers"])
@@ -209,10 +285,27 @@ def test_checkpoints_of_other_optimizers_are_not_converted(make):
 def test_a_checkpoint_is_converted_at_any_depth_and_the_rest_handed_on():
     _, adamw = stepped(torch.optim.AdamW)
     model = {"w": torch.ones(3)}
-    found = convert_checkpoint({"model": model, "optimizer_states": [adamw.state_dict()], "loops": {"epoch": [1, 2]}})
+    states = [adamw.state_dict(), (adamw.state_dict(), 1)]
+    found = convert_checkpoint({"model": model, "optimizer_states": states, "loops": {"epoch": [1, 2]}})
     assert found["model"] is model
     assert found["loops"] == {"epoch": [1, 2]}
     assert found["optimizer_states"][0]["state"][0]["exp_avg"].dtype == torch.uint8
+    inner, one = found["optimizer_states"][1]
+    assert one == 1
+    assert inner["param_groups"][0]["algorithm"] == "bas"
+
+
+def test_allocate_makes_the_state_of_every_group():
+    bas, adamw = (torch.nn.Parameter(torch.ones(2, 8)) for _ in range(2))
+    optimizer = BAS([{"params": [bas]}, {"params": [adamw], "algorithm": "adamw"}])
+    optimizer.allocate()
+    assert state_bytes(optimizer).by_tensor == {"group 0, tensor 0": 16 + 8 * 2, "group 1, tensor 0": 8 * 16}
+    kept = {key: value.clone() for key, value in optimizer.state[adamw].items()}
+    assert kept["step"] == 0
+    adamw.grad = torch.ones_like(adamw)
+    optimizer.step()
+    optimizer.allocate()
+    assert optimizer.state[adamw]["step"] == 1
 
 
 @pytest.mark.parametrize("fused", [None, False])

@@ -77,11 +77,16 @@ def test_adamws_call_works_unchanged():
         ({"seed": -1}, "seed"),
         ({"nesterov": "yes"}, "nesterov"),
         ({"fused": True, "momentum_dtype": torch.float32}, "fused"),
+        ({"params": [torch.nn.Parameter(torch.ones(3, 4))], "fused": True, "block_dim": 1}, "fused"),
+        ({"params": [torch.nn.Parameter(torch.ones(3, 4).t())], "fused": True}, "fused"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_any_state_exists(keys, message):
+    group = {"params": keys.get("params", [torch.nn.Parameter(torch.ones(2, 3))])}
+    if "block_dim" in keys:
+        group["block_dim"] = keys["block_dim"]
     with pytest.raises(InvalidInput, match=message):
-        BAS([torch.nn.Parameter(torch.ones(2, 3))], **keys)
+        BAS([group], **{key: value for key, value in keys.items() if key not in ("params", "block_dim")})
 
 
 def test_a_group_that_does_not_fit_leaves_the_optimizer_as_it_was():

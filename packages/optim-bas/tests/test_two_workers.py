@@ -45,10 +45,11 @@ def test_a_worker_without_a_gradient_takes_part(found):
     assert [f["missing"] for f in found] == [{"replicas": True, "untouched": True, "steps": [4, 0, 4, 4]}] * 2
 
 
-def test_weights_that_differ_are_noticed_on_every_worker(found):
+@pytest.mark.parametrize("case", ["different", "added"])
+def test_weights_that_differ_are_noticed_on_every_worker(found, case):
     for f in found:
-        assert "the same weights on every worker" in f["different"]["raised"]
-        assert f["different"]["unchanged"]
+        assert "the same weights on every worker" in f[case]["raised"]
+        assert f[case]["unchanged"]
 
 
 def test_a_checkpoint_of_one_workers_own_momentum_is_refused_elsewhere(found):

@@ -117,11 +117,19 @@ def missing_gradients(rank):
     }
 
 
-def different_weights(rank):
+def different_weights(rank, *, added=False):
     param = torch.nn.Parameter(torch.zeros(4, 4) + (rank and 1e-6))
     param.grad = torch.ones(4, 4)
     try:
-        BAS([param], exchange=SignExchange()).step()
+        if added:
+            same = torch.nn.Parameter(torch.zeros(4, 4))
+            same.grad = torch.ones(4, 4)
+            optimizer = BAS([same], exchange=SignExchange())
+            optimizer.step()
+            optimizer.add_param_group({"params": [param]})
+        else:
+            optimizer = BAS([param], exchange=SignExchange())
+        optimizer.step()
     except ValueError as error:
         return {"raised": str(error), "unchanged": bool((param == (rank and 1e-6)).all())}
     return {"raised": ""}
@@ -259,6 +267,7 @@ CASES = {
     "vote": vote_is_the_majority,
     "missing": missing_gradients,
     "different": different_weights,
+    "added": lambda rank: different_weights(rank, added=True),
     "averaged": averaged_momentum,
     "wire": wire,
     "ddp": ddp,

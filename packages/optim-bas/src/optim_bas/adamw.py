@@ -41,7 +41,7 @@ def _step(
 ) -> None:
     columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
     for param in params:
-        own = _state(param, state, fused)
+        own = adamw_state(param, group, state)
         weight = local(param)
         if weight.numel() == 0:  # an empty shard counts its steps too: any rank's count may be the one saved
             own["step"] += 1
@@ -72,9 +72,21 @@ def _step(
     )
 
 
-def _state(param: Tensor, state: MutableMapping[Tensor, Any], fused: bool) -> dict[str, Any]:
+def adamw_state(param: Tensor, group: MutableMapping[str, Any], state: MutableMapping[Tensor, Any]) -> dict[str, Any]:
+    """The state of a parameter, made where there is none; the step count lies where the group's step wants it.
+
+    Parameters
+    ----------
+    param : torch.Tensor
+    group, state : mutable mapping
+        As for `step_adamw_group`.
+
+    Returns
+    -------
+    dict
+    """
     own: dict[str, Any] = state[param]
-    device = param.device if fused else torch.device("cpu")
+    device = param.device if _runs_fused(param, group) else torch.device("cpu")
     if not own:
         own["step"] = torch.zeros((), dtype=torch.float32, device=device)
         own["exp_avg"] = torch.zeros_like(param, memory_format=torch.preserve_format)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import as_completed
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,14 @@ from optim_bas.optimizer import BAS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from lemmata_core.testbeds import Problem
     from torch import nn
 
 _QUICK_WINDOWS = 128
+# Steps over which the curves of the batches' losses are averaged.
+_SMOOTHING = 20
+# What a step costs beside AdamW's, the net's own time included; the others are at 1.15.
+_STEP_COST = {"adamw": 1.0, "lion": 1.0, "nadam": 1.5, "float32": 1.4, "muon": 1.4, "gefen": 2.6}
 BETAS, DECAY = (0.9, 0.95), 0.1
 NAMES = {
     "adamw": "AdamW",
@@ -142,26 +148,57 @@ def run_cell(cell: Cell, *, quick: bool = False) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``evaluated``, ``held_out_loss``, ``accuracy``, ``train_loss``.
+        ``held_out_loss`` and ``accuracy`` at the end, ``train_loss`` a list of one a step.
     """
     from lemmata_core import testbeds
 
-    model, before = None, None
-    if cell.pretrain:
-        texts = ("kjv", "pydoc") if cell.problem == "pydoc" else ("pydoc", "kjv")
-        union = bytes(sorted(set(testbeds.corpus("kjv")) | set(testbeds.corpus("pydoc"))))
-        first = testbeds.text(texts[0], vocabulary=union)
-        problem = testbeds.text(texts[1], vocabulary=union)
-        made: list[torch.optim.Optimizer] = []
-
-        def pretrainer(net: nn.Module) -> torch.optim.Optimizer:
-            made.append(torch.optim.AdamW(net.parameters(), lr=cell.pretrain_lr, betas=BETAS, weight_decay=DECAY))
-            return made[0]
-
-        model = testbeds.train(first, pretrainer, cell.pretrain, cell.seed, evaluate_every=cell.pretrain).model
-        before = made[0]
-    else:
+    if not cell.pretrain:
         problem = testbeds.problem(cell.problem) if not cell.batch else testbeds.text(cell.problem, batch=cell.batch)
+        return _trained(cell, problem, None, None, quick)
+    return run_family((cell,), quick=quick)[0]
+
+
+def run_family(cells: Sequence[Cell], *, quick: bool = False) -> list[dict[str, Any]]:
+    """Train cells that differ in what follows the same pretraining, which runs once. Runs in a worker.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        Of one problem, seed, `pretrain` > 0 and `pretrain_lr`.
+    quick : bool
+        See `run_cell`.
+
+    Returns
+    -------
+    list of dict
+        See `run_cell`.
+    """
+    from lemmata_core import testbeds
+
+    first = cells[0]
+    texts = ("kjv", "pydoc") if first.problem == "pydoc" else ("pydoc", "kjv")
+    union = bytes(sorted(set(testbeds.corpus("kjv")) | set(testbeds.corpus("pydoc"))))
+    before, problem = (testbeds.text(text, vocabulary=union) for text in texts)
+    made: list[torch.optim.Optimizer] = []
+
+    def pretrainer(net: nn.Module) -> torch.optim.Optimizer:
+        made.append(torch.optim.AdamW(net.parameters(), lr=first.pretrain_lr, betas=BETAS, weight_decay=DECAY))
+        return made[0]
+
+    model = testbeds.train(before, pretrainer, first.pretrain, first.seed).model
+    results = []
+    for cell in cells:
+        own, optimizer = deepcopy((model, made[0]))
+        results.append(_trained(cell, problem, own, optimizer, quick))
+    return results
+
+
+def _trained(
+    cell: Cell, problem: Problem, model: nn.Module | None, before: torch.optim.Optimizer | None, quick: bool
+) -> dict[str, Any]:
+    """The run that the claim looks at, from a fresh net or from `model` with its optimizer `before`."""
+    from lemmata_core import testbeds
+
     if quick:
         inputs, targets = problem.held_out
         problem = replace(problem, held_out=(inputs[:_QUICK_WINDOWS], targets[:_QUICK_WINDOWS]))
@@ -171,15 +208,9 @@ def run_cell(cell: Cell, *, quick: bool = False) -> dict[str, Any]:
         cell.steps,
         cell.seed,
         model=model,
-        evaluate_every=cell.steps // 2 if cell.steps >= 100 else cell.steps,
         after_step=_switch(cell, quick) if cell.switch else None,
     )
-    return {
-        "evaluated": list(history.evaluated),
-        "held_out_loss": list(history.held_out_loss),
-        "accuracy": history.accuracy,
-        "train_loss": list(history.train_loss),
-    }
+    return {"held_out_loss": history.loss, "accuracy": history.accuracy, "train_loss": list(history.train_loss)}
 
 
 def _start(
@@ -236,16 +267,34 @@ def run_cells(context: Context, cells: Sequence[Cell], description: str) -> dict
     with context.progress.task(description, total=len(cells)) as task:
         task.advance(len(results))
         # The longest first, so that no core waits for one at the end.
-        missing.sort(key=lambda cell: (cell.optimizer == "gefen", cell.batch, cell.steps + cell.pretrain), reverse=True)
+        families = sorted(_families(missing), key=_cost, reverse=True)
         quick = context.scale is Scale.SMOKE
-        futures = {context.executor.submit(run_cell, cell, quick=quick): cell for cell in missing}
+        futures = {context.executor.submit(_run_any, family, quick=quick): family for family in families}
         for future in as_completed(futures):
-            cell = futures[future]
-            results[cell] = future.result()
-            _save(context, cell, results[cell])
-            task.advance()
+            for cell, result in zip(futures[future], future.result()):
+                results[cell] = result
+                _save(context, cell, result)
+                task.advance()
     _done.update(results)
     return {cell: results[cell] for cell in cells}
+
+
+def _families(cells: Iterable[Cell]) -> list[tuple[Cell, ...]]:
+    """Cells that begin with the same pretraining together, the others alone."""
+    found: dict[Any, list[Cell]] = {}
+    for cell in cells:
+        shared = (cell.problem, cell.seed, cell.pretrain, cell.pretrain_lr) if cell.pretrain else cell
+        found.setdefault(shared, []).append(cell)
+    return [tuple(family) for family in found.values()]
+
+
+def _cost(family: tuple[Cell, ...]) -> float:
+    """Of training it, in steps of AdamW at the usual batch."""
+    return family[0].pretrain + sum(_STEP_COST.get(c.optimizer, 1.15) * c.steps * (c.batch or 12) / 12 for c in family)
+
+
+def _run_any(family: tuple[Cell, ...], *, quick: bool) -> list[dict[str, Any]]:
+    return run_family(family, quick=quick) if family[0].pretrain else [run_cell(family[0], quick=quick)]
 
 
 def _file_name(cell: Cell) -> str:
@@ -268,7 +317,7 @@ def _save(context: Context, cell: Cell, result: dict[str, Any]) -> None:
 def final_losses(results: dict[Cell, dict[str, Any]], optimizer: str, **where: Any) -> list[float]:
     """The final held-out losses of an optimizer, one a seed, of the cells whose attributes are `where`."""
     return [
-        result["held_out_loss"][-1]
+        result["held_out_loss"]
         for cell, result in sorted(results.items(), key=lambda item: item[0].seed)
         if cell.optimizer == optimizer and all(getattr(cell, key) == value for key, value in where.items())
     ]
@@ -282,20 +331,20 @@ def gaps(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 def loss_curves(
     results: dict[Cell, dict[str, Any]], chosen: Iterable[tuple[str, float]], title: str, unit: str, **where: Any
 ) -> Series:
-    """Held-out loss over the steps, mean and range over the seeds, of the chosen (optimizer, learning rate) pairs."""
+    """The batches' loss over the steps, averaged over twenty: mean and range over the seeds, of (optimizer, rate)s."""
     lines = {}
     for optimizer, lr in chosen:
         found = [
-            result
+            result["train_loss"]
             for cell, result in results.items()
             if (cell.optimizer, cell.lr) == (optimizer, lr) and all(getattr(cell, k) == v for k, v in where.items())
         ]
-        columns = list(zip(*(r["held_out_loss"] for r in found)))
-        steps = found[0]["evaluated"]
+        ends = [min(start + _SMOOTHING, len(found[0])) for start in range(0, len(found[0]), _SMOOTHING)]
+        columns = [[fmean(losses[max(0, end - _SMOOTHING) : end]) for losses in found] for end in ends]
         lines[f"{NAMES[optimizer]} {lr:g}"] = (
-            steps,
+            ends,
             [fmean(c) for c in columns],
             [min(c) for c in columns],
             [max(c) for c in columns],
         )
-    return Series(title, "step", f"held-out loss, {unit}", lines)
+    return Series(title, "step", f"loss of the batches, {unit}", lines)

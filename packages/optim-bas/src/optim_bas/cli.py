@@ -71,8 +71,6 @@ def convert(
         raise InvalidInput.argument(
             "IN", expected="a checkpoint that torch.load reads with weights_only=True", got=f"{source}: {err}"
         ) from err
-    if not isinstance(loaded, dict):
-        raise InvalidInput.argument("IN", expected="a dict", got=type(loaded).__name__)
     converted = convert_checkpoint(loaded, nesterov=nesterov)
     before = source.stat().st_size  # OUT may be IN
     with atomic_write(target, "wb") as file:

@@ -9,7 +9,7 @@ from lemmata_core import InvalidInput
 
 from optim_bas.blocks import as_matrix, block_amax, block_mean, block_runs, read_layout, runs, write_back
 from optim_bas.fp8 import FORMATS, encode_with, scale_of
-from optim_bas.groups import GROUP_KEYS, check_overrides
+from optim_bas.groups import GROUP_KEYS, check_overrides, parameter_name
 from optim_bas.sharding import is_dtensor, local, local_gradient, read_part
 from optim_bas.state import new_state
 
@@ -41,9 +41,10 @@ def convert(cls: type[BAS], optimizer: torch.optim.Optimizer, overrides: dict[st
         groups.append(new)
     new_optimizer = cls(groups, exchange=overrides.get("exchange"))
     for group in new_optimizer.param_groups:
-        for param in group["params"]:
+        for position, param in enumerate(group["params"]):
             state = optimizer.state.get(param)
             if state:
+                _check_adamw_state(state, parameter_name(group, position), "optimizer", param.shape)
                 sharded = is_dtensor(param) and group["algorithm"] == "bas"
                 new_optimizer.state[param] = (
                     _converted_shard(state, param, group) if sharded else converted_state(state, param.shape, group)
@@ -148,8 +149,8 @@ def convert_checkpoint(checkpoint: Any, **overrides: Any) -> Any:
     Parameters
     ----------
     checkpoint : dict
-        AdamW's ``state_dict()``, or a dict that holds one or more of them, in dicts and lists of any depth (a training
-        loop's ``{"model": ..., "optimizer": ...}``, Lightning's ``optimizer_states``). Not changed.
+        AdamW's ``state_dict()``, or a dict that holds one or more of them, in dicts, lists and tuples of any depth (a
+        training loop's ``{"model": ..., "optimizer": ...}``, Lightning's ``optimizer_states``). Not changed.
     **overrides
         Arguments of `BAS`, for all groups.
 
@@ -161,7 +162,7 @@ def convert_checkpoint(checkpoint: Any, **overrides: Any) -> Any:
     Raises
     ------
     InvalidInput
-        If there is none, one is another optimizer's (BAS's own too), or it uses amsgrad.
+        If there is none, one is another optimizer's (BAS's own too) or incomplete, or it uses amsgrad.
     """
     check_overrides(overrides)
     found: list[str] = []
@@ -179,8 +180,8 @@ def _converted(value: Any, overrides: dict[str, Any], found: list[str]) -> Any:
         return _converted_state_dict(value, overrides)
     if isinstance(value, dict):
         new = {key: _converted(item, overrides, found) for key, item in value.items()}
-    elif isinstance(value, list):
-        new = [_converted(item, overrides, found) for item in value]  # type: ignore[assignment]
+    elif type(value) in (list, tuple):
+        new = type(value)(_converted(item, overrides, found) for item in value)
     else:
         return value
     # What holds no state of an optimizer is handed on as it is, of whatever subclass.
@@ -194,15 +195,13 @@ def _is_state_dict(value: object) -> bool:
 def _converted_state_dict(state_dict: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     from optim_bas.optimizer import BAS
 
+    _check_adamw_state_dict(state_dict)
     constructor = {key: value for key, value in overrides.items() if key not in GROUP_KEYS}
     defaults = BAS([torch.nn.Parameter(torch.zeros(1))], **constructor).defaults
     kept = {key: value for key, value in overrides.items() if key in defaults}
     groups, state = [], {}
     for group in state_dict["param_groups"]:
         _refuse_amsgrad(group)
-        if not {"betas", "eps", "weight_decay"} <= set(group) or "momentum_decay" in group or "algorithm" in group:
-            got = f"a group with {sorted(set(group) - {'params', 'param_names'})}"
-            raise InvalidInput.argument("checkpoint", expected="AdamW's groups", got=got)
         new = {**defaults, **_shared(group), **kept}
         new.update({key: group[key] for key in ("params", "param_names") if key in group})
         groups.append(new)
@@ -210,24 +209,48 @@ def _converted_state_dict(state_dict: dict[str, Any], overrides: dict[str, Any])
             old = state_dict["state"].get(key)
             if not old:
                 continue
-            _check_adamw_state(old, group, key)
+            _check_adamw_state(old, f"parameter {key}", "checkpoint")
+            _check_adamw_alone(old, group, f"parameter {key}")
             state[key] = converted_state(old, old["exp_avg"].shape, new)
     return {"state": state, "param_groups": groups}
 
 
-def _check_adamw_state(old: Mapping[str, Any], group: Mapping[str, Any], key: object) -> None:
-    """Refuse states that are not AdamW's: others keep tensors of the same names in another sense."""
-    tensors = {name for name, value in old.items() if isinstance(value, torch.Tensor) or name == "step"}
-    same = tensors == _ADAMW_STATE and tuple(old["exp_avg"].shape) == tuple(old["exp_avg_sq"].shape)
+def _check_adamw_state_dict(state_dict: Mapping[str, Any]) -> None:
+    """Refuse groups that are not AdamW's, and what has the keys of a state dict only."""
+    groups = state_dict["param_groups"]
+    if not isinstance(state_dict["state"], dict) or not isinstance(groups, list):
+        got = f"a {type(state_dict['state']).__name__} and a {type(groups).__name__}"
+        raise InvalidInput.argument("checkpoint", expected="a state in a dict and param_groups in a list", got=got)
+    for group in groups:
+        wanted = {"params", "lr", "betas", "eps", "weight_decay"}
+        keys = set(group) if isinstance(group, dict) else set()
+        if not wanted <= keys or keys & {"momentum_decay", "algorithm"}:
+            got = f"a group with {sorted(map(str, keys - {'param_names'}))}"
+            raise InvalidInput.argument("checkpoint", expected="AdamW's groups", got=got)
+
+
+def _check_adamw_state(state: object, name: str, argument: str, shape: torch.Size | None = None) -> None:
+    """Refuse what lacks a part of AdamW's state; `shape` is the parameter's, where it is at hand."""
+    kept = state if isinstance(state, dict) else {}
+    moments = [kept.get(key) for key in ("exp_avg", "exp_avg_sq")]
+    step = kept.get("step")
+    counted = isinstance(step, (int, float)) or (isinstance(step, torch.Tensor) and step.numel() == 1)
+    tensors = [m for m in moments if isinstance(m, torch.Tensor) and m.is_floating_point()]
+    wanted = tensors[0].shape if tensors and shape is None else shape
+    if not counted or len(tensors) < 2 or any(m.shape != wanted for m in tensors):
+        parts = {key: tuple(value.shape) if isinstance(value, torch.Tensor) else value for key, value in kept.items()}
+        expected = "AdamW's state (step, exp_avg, exp_avg_sq)" + ("" if shape is None else f" of shape {tuple(shape)}")
+        raise InvalidInput.argument(argument, expected=expected, got=f"{name} with {parts}")
+
+
+def _check_adamw_alone(state: Mapping[str, Any], group: Mapping[str, Any], name: str) -> None:
+    """Refuse states of others, which keep tensors of the same names in another sense."""
+    tensors = {key for key, value in state.items() if isinstance(value, torch.Tensor) or key == "step"}
     # Adam and RAdam decay the gradient unless this says otherwise; older checkpoints of AdamW lack it.
     coupled = group.get("decoupled_weight_decay") is False and group.get("weight_decay", 0) != 0
-    if not same or coupled or not _is_floating(old):
-        got = f"parameter {key} with {sorted(tensors)}" + (" and a decay of the gradient" if coupled else "")
+    if tensors != _ADAMW_STATE or coupled:
+        got = f"{name} with {sorted(map(str, tensors))}" + (" and a decay of the gradient" if coupled else "")
         raise InvalidInput.argument("checkpoint", expected="AdamW's state (step, exp_avg, exp_avg_sq)", got=got)
-
-
-def _is_floating(old: Mapping[str, Any]) -> bool:
-    return bool(old["exp_avg"].is_floating_point() and old["exp_avg_sq"].is_floating_point())
 
 
 def _refuse_amsgrad(group: Mapping[str, Any]) -> None:

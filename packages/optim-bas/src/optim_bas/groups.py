@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from optim_bas.fp8 import MOMENTUM_DTYPES, ROUNDINGS
 from optim_bas.sharding import is_dtensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 ALGORITHMS = ("bas", "adamw")
 # Keys a group may carry beyond the constructor's arguments, and what they are without being named.
@@ -47,6 +48,18 @@ def check_unsupported(**given: object) -> None:
         _, expected = _UNSUPPORTED[name]
         if value:
             raise InvalidInput.argument(name, expected=expected, got=value)
+
+
+def check_iterable(params: Any) -> None:
+    """Refuse what holds no parameters at all; what it holds is looked at elsewhere.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not isinstance(params, Iterable):
+        expected = "tensors, or dicts with params"
+        raise InvalidInput.argument("params", expected=expected, got=type(params).__name__)
 
 
 def check_overrides(keys: Iterable[str]) -> None:
@@ -143,8 +156,12 @@ def _check_fused(param: Tensor, name: str, group: Mapping[str, Any]) -> None:
         expected = f"tensors on one of {', '.join(_FUSED_ADAMW)} for fused=True"
     elif param.device.type == "cpu":
         fits = param.dtype == torch.float32 and group["momentum_dtype"] == torch.float8_e4m3fn
-        ok = native_available() and fits
-        expected = "float32 tensors with float8_e4m3fn momentum and the extra `cpu` (numba) for fused=True on the CPU"
+        in_rows = param.is_contiguous() and (param.ndim < 2 or group["block_dim"] % param.ndim == 0)
+        ok = native_available() and fits and in_rows
+        expected = (
+            "contiguous float32 tensors with float8_e4m3fn momentum, block_dim 0 and the extra `cpu` (numba) for "
+            "fused=True on the CPU"
+        )
     else:
         ok = param.device.type == "cuda"
         expected = "tensors on the CPU or a CUDA device for fused=True"

@@ -9,10 +9,11 @@ from lemmata_core import InvalidInput
 from torch import Tensor
 from torch._compile import _disable_dynamo
 
-from optim_bas.adamw import step_adamw_group
+from optim_bas.adamw import adamw_state, step_adamw_group
 from optim_bas.groups import (
     GROUP_KEYS,
     check_group,
+    check_iterable,
     check_unsupported,
     check_whole,
     checked_exchange,
@@ -127,8 +128,8 @@ class BAS(torch.optim.Optimizer):
             "fused": fused,
             **GROUP_KEYS,
         }
+        check_iterable(params)
         self.exchange = checked_exchange(exchange)
-        self.replicas_checked = False
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -147,6 +148,7 @@ class BAS(torch.optim.Optimizer):
         group = dict(param_group)
         params = group.get("params")
         if not isinstance(params, (Tensor, set)):
+            check_iterable(params)
             group["params"] = list(params)  # type: ignore[arg-type]
             pairs = [p if isinstance(p, tuple) else (None, p) for p in group["params"]]
             names = {"param_names": [n for n, _ in pairs]} if pairs and pairs[0][0] is not None else {}
@@ -158,6 +160,7 @@ class BAS(torch.optim.Optimizer):
             if self.exchange is not None:
                 check_whole(tensors)
         super().add_param_group(group)
+        self.replicas_checked = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Fill in what older checkpoints and pickles lack."""
@@ -269,7 +272,9 @@ class BAS(torch.optim.Optimizer):
         """Make the state of all parameters now: to see what it costs, or before loading a distributed checkpoint."""
         for group in self.param_groups:
             for param in group["params"]:
-                if group["algorithm"] == "bas" and not self.state[param]:
+                if group["algorithm"] == "adamw":
+                    adamw_state(param, group, self.state)
+                elif not self.state[param]:
                     self.state[param].update(new_state(param, group))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -340,7 +345,7 @@ class BAS(torch.optim.Optimizer):
         Raises
         ------
         InvalidInput
-            If it is not an AdamW, or uses amsgrad.
+            If it is not an AdamW, uses amsgrad, or a parameter's state is incomplete or of another shape.
         """
         from optim_bas.conversion import convert
 

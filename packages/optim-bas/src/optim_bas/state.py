@@ -9,7 +9,7 @@ from lemmata_core import InvalidInput
 
 from optim_bas.blocks import as_matrix, block_runs, read_layout, runs, write_back
 from optim_bas.fp8 import FORMATS, decode
-from optim_bas.groups import parameter_name
+from optim_bas.groups import check_group, parameter_name
 from optim_bas.sharding import block_zeros, is_dtensor
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def check_state(param: Tensor, state: Mapping[str, Any], group: Mapping[str, Any
     InvalidInput
         For what AdamW keeps, for other shapes, blocks or dtypes, and for a whole state of a sharded parameter.
     """
+    if not isinstance(state, dict):
+        raise InvalidInput.argument("state", expected=f"a dict for {name}", got=type(state).__name__)
     if group["algorithm"] == "adamw":
         wanted: dict[str, Any] = {"exp_avg": (None, param.shape), "exp_avg_sq": (None, param.shape)}
     else:
@@ -125,9 +127,13 @@ def check_state_dict(value: object) -> None:
     ------
     InvalidInput
     """
-    if not isinstance(value, dict) or not {"state", "param_groups"} <= set(value):
-        expected = "a dict with state and param_groups"
-        raise InvalidInput.argument("state_dict", expected=expected, got=type(value).__name__)
+    parts = value if isinstance(value, dict) else {}
+    state, groups = parts.get("state"), parts.get("param_groups")
+    named = isinstance(groups, list) and all(isinstance(group, dict) and "params" in group for group in groups)
+    if not isinstance(state, dict) or not named:
+        expected = "a dict with state (a dict) and param_groups (a list of dicts with params)"
+        got = f"a dict with {sorted(map(str, value))}" if isinstance(value, dict) else type(value).__name__
+        raise InvalidInput.argument("state_dict", expected=expected, got=got)
 
 
 def check_loaded(state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], workers: int) -> None:
@@ -145,7 +151,7 @@ def check_loaded(state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, An
     Raises
     ------
     InvalidInput
-        Also if it holds one of several workers' own momenta, and their number differs.
+        Also if it holds one of several workers' own momenta, and their number differs, or options out of range.
     """
     for saved, group in zip(state_dict["param_groups"], groups):
         if saved.get("workers", 1) not in (1, workers):
@@ -155,3 +161,5 @@ def check_loaded(state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, An
             stored = state_dict["state"].get(key)
             if stored:
                 check_state(param, stored, saved, parameter_name(group, position))
+        # Not `lr`, which a schedule may have taken to where none begins; nor `fused`: the device may be another.
+        check_group({**saved, "params": group["params"], "lr": 0.0, "fused": None})

@@ -9,12 +9,13 @@ import stat
 import struct
 import sys
 
-# struct tcp_info of linux/tcp.h: tcpi_bytes_sent, a 64-bit count, retransmissions included.
-_BYTES_SENT_OFFSET = 200
+# struct tcp_info of linux/tcp.h: the 64-bit counts tcpi_bytes_sent and tcpi_bytes_retrans. The first includes the
+# second, which between processes of one machine depends on nothing but its load.
+_COUNTS, _COUNTS_OFFSET = struct.Struct("=QQ"), 200
 
 
 def bytes_sent() -> int:
-    """Bytes sent so far over all open TCP connections of this process.
+    """Bytes sent so far over all open TCP connections of this process, those sent again not counted.
 
     Returns
     -------
@@ -35,20 +36,22 @@ def bytes_sent() -> int:
             with socket.socket(fileno=os.dup(int(entry))) as sock:
                 if sock.type == socket.SOCK_STREAM and sock.family in (socket.AF_INET, socket.AF_INET6):
                     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                    if len(info) >= _BYTES_SENT_OFFSET + 8:
-                        total += struct.unpack_from("=Q", info, _BYTES_SENT_OFFSET)[0]
+                    if len(info) >= _COUNTS_OFFSET + _COUNTS.size:
+                        sent, again = _COUNTS.unpack_from(info, _COUNTS_OFFSET)
+                        total += sent - again
     return total
 
 
 def settled_bytes_sent() -> int:
-    """`bytes_sent` once it no longer grows: a collective returns while its last bytes still wait in the kernel."""
-    import time
+    """`bytes_sent` once all workers have what was sent to them, which all of them have to ask for together.
 
-    last, now = -1, bytes_sent()
-    while last != now:
-        time.sleep(0.05)
-        last, now = now, bytes_sent()
-    return now
+    A collective returns while its last bytes still wait for their turn, on a busy machine for long. Whoever has passed
+    the barrier had received them; its own few bytes are in the count.
+    """
+    import torch.distributed as dist
+
+    dist.barrier()
+    return bytes_sent()
 
 
 def measure(parameters: int, workers: int) -> tuple[int, int, int]:
