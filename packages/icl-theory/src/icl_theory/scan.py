@@ -15,6 +15,7 @@ from lemmata_core.check import one_of
 from torch import Tensor
 from torch.nn import functional
 
+from icl_theory.scan_checks import check_shapes, check_states, check_tensors
 from icl_theory.scan_torch import two_level
 
 if TYPE_CHECKING:
@@ -120,20 +121,11 @@ def _check(
     one_of(discretization, "discretization", DISCRETIZATIONS)
     one_of(backend, "backend", BACKENDS)
     given = {"u": u, "delta": delta, "A": A, "B": B, "C": C, "D": D, "z": z, "h0": h0}
-    for name, tensor in given.items():
-        if tensor is None and name in {"D", "z", "h0"}:
-            continue
-        if not isinstance(tensor, Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
-            what = f"{tensor.dtype}" if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise InvalidInput.argument(name, expected="a floating-point or complex torch tensor", got=what)
-        if tensor.device != u.device:
-            raise InvalidInput.argument(name, expected=f"a tensor on {u.device} as u", got=f"{tensor.device}")
+    check_tensors(given, frozenset({"D", "z", "h0"}))
     if u.ndim != 3:
         raise InvalidInput.argument("u", expected="shape (batch, length, channels)", got=f"shape {tuple(u.shape)}")
     batch, length, channels = u.shape
-    if A.ndim != 2 or A.shape[0] != channels or A.shape[1] == 0:
-        raise InvalidInput.argument("A", expected=f"shape ({channels}, states)", got=f"shape {tuple(A.shape)}")
-    states = A.shape[1]
+    states = check_states(A, channels)
     wanted = {
         "delta": (batch, length, channels),
         "B": (batch, length, states),
@@ -142,10 +134,7 @@ def _check(
         "z": (batch, length, channels),
         "h0": (batch, channels, states),
     }
-    for name, shape in wanted.items():
-        tensor = given[name]
-        if tensor is not None and tuple(tensor.shape) != shape:
-            raise InvalidInput.argument(name, expected=f"shape {shape}", got=f"shape {tuple(tensor.shape)}")
+    check_shapes(given, wanted)
 
 
 def _dtypes(tensors: list[Tensor], compiled: bool) -> tuple[torch.dtype, torch.dtype]:
