@@ -52,7 +52,7 @@ def main(results: Path) -> None:
         # What a scale does not show is not on the page.
         if series:
             draw([Series(**series[0])], HERE / "images" / f"icl-theory-{name}.svg")
-            parts.append(f"{caption}\n\n![{caption.split('.')[0]}](../images/icl-theory-{name}.svg)\n")
+            parts.append(f"{caption}\n\n![{caption.split('. ')[0].rstrip('.')}](../images/icl-theory-{name}.svg)\n")
             scales.add(row["scale"])
     made = (
         f"Drawn by `docs/icl_theory_gallery.py` from the evidence of the claims at scale {', '.join(sorted(scales))}.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 DISCRETIZATIONS = ("euler", "zoh")
 BACKENDS = ("auto", "compiled", "torch")
-# Below this many multiplications a second thread costs more than it saves.
-_THREAD_WORK = 1 << 17
+# Multiplications from which threads pay: a millisecond of work. Torch's workers wait spinning for some milliseconds
+# after each of its operations; where they and ours outnumber the cores, only a scan that takes far longer gains.
+_THREAD_WORK, _CROWDED_WORK = 1 << 21, 1 << 26
 # (k + 1) / (k + 2)!, the series of d phi / dA over delta^2 in powers of delta A.
 _SERIES = tuple((k + 1) / math.factorial(k + 2) for k in range(7))
 
@@ -275,10 +277,17 @@ def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="icl-scan")
 
 
+def _parts(batch: int, work: int) -> int:
+    """Threads for a scan of so many rows and multiplications: torch's number of them, or one."""
+    threads = torch.get_num_threads()
+    crowded = 2 * threads - 1 > (os.cpu_count() or 1)
+    return min(threads, batch) if work >= (_CROWDED_WORK if crowded else _THREAD_WORK) else 1
+
+
 def _over_rows(batch: int, work: int, run: Callable[[int, int], None]) -> None:
     """Call ``run(first, last)`` on parts of the batch, one for each of torch's threads: the kernels drop the lock."""
-    parts = min(torch.get_num_threads(), batch)
-    if parts <= 1 or batch * work < _THREAD_WORK:
+    parts = _parts(batch, batch * work)
+    if parts <= 1:
         run(0, batch)
         return
     edges = [batch * i // parts for i in range(parts + 1)]
