@@ -88,6 +88,7 @@ REFUSED = {
     "a prior of rank one": (lambda: LinearGaussian(3, prior_cov=np.ones((3, 3))), "prior_cov"),
     "no prior at all": (lambda: LinearGaussian(1, prior_cov=[[0.0]]), "prior_cov"),
     "a singular logistic prior": (lambda: LogisticGaussian(2, np.diag([1, 0])), "prior_cov"),
+    "no features": (lambda: LinearGaussian(2, prior_cov=np.eye(0), features=lambda x: x[..., :0]), "features"),
     "noise of square zero": (lambda: LinearGaussian(1, noise=1e-170), "noise"),
     "sparse noise of square zero": (lambda: SparseLinear(2, 1, noise=1e-170), "noise"),
     "a slab of square infinity": (lambda: SparseLinear(2, 1, slab=1e160), "slab"),

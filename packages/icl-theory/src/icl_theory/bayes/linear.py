@@ -71,9 +71,9 @@ class LinearGaussian(Family):
         if self.features is None:
             return x
         phi = array(self.features(x), "features(x)")
-        if phi.ndim != 3 or phi.shape[:2] != x.shape[:2]:
+        if phi.ndim != 3 or phi.shape[:2] != x.shape[:2] or not phi.shape[2]:
             raise InvalidInput.argument(
-                "features", expected="(..., n_features) from (..., dim)", got=f"shape {phi.shape}"
+                "features", expected="(..., n_features) from (..., dim), n_features >= 1", got=f"shape {phi.shape}"
             )
         return phi
 
