@@ -59,19 +59,19 @@ def run(progress: Progress) -> Sequence[Ratio]:
             found = (t.ratio / factor, t.low / factor, t.high / factor)
             ratios.append(Ratio(case, "icl-theory itself", version, *found, None, AIM))
     threads = torch.get_num_threads()
-    step = scan(8, 512, 128)
 
-    def on(count: int) -> None:
+    def on(count: int, step: Callable[[], object]) -> None:
         torch.set_num_threads(count)
         step()
 
     try:
-        timing = paired(lambda: on(2), lambda: on(1), repeats=15, warmup=2)
+        for shape, repeats, aim in (((8, 512, 128), 15, 1.0), ((8, 2048, 512), 7, 1 / 1.6)):
+            step = scan(*shape)
+            timing = paired(lambda s=step: on(2, s), lambda s=step: on(1, s), repeats=repeats, warmup=2)
+            case = f"scan on two threads, shape {(*shape, 16)}"
+            ratios.append(Ratio.of(case, "icl-theory on one", version, timing, None, aim))
     finally:
         torch.set_num_threads(threads)
-    ratios.append(
-        Ratio.of("scan on two threads, shape (8, 512, 128, 16)", "icl-theory on one", version, timing, None, 1 / 1.6)
-    )
     return ratios
 
 

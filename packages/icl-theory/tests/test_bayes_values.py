@@ -38,7 +38,7 @@ def test_one_weight_by_hand():
 
 
 def test_a_mixture_of_two_singular_priors():
-    mix = Mixture([LinearGaussian(2, 0.5, prior_cov=np.diag(c)) for c in ([1, 0], [0, 1])])
+    mix = Mixture([LinearGaussian(2, 0.5, prior_cov=np.diag(c), allow_singular=True) for c in ([1, 0], [0, 1])])
     p = mix.predict(*sequence([(1, 0), (1, 1)], [1, 0.5], (1, 2)))
     np.testing.assert_allclose(p.weights[0, 2], [0.78686093, 0.21313907], atol=1e-8)
     assert p.mean[0, 2] == pytest.approx(0.69508521, abs=1e-8)
@@ -236,6 +236,7 @@ def test_the_classifier_of_patterns_with_outliers_by_enumeration(labels, rule, b
         (lambda: LinearGaussian(2, noise=0), "noise"),
         (lambda: LinearGaussian(2, prior_cov=[[1, 0], [0, -1]]), "prior_cov"),
         (lambda: LinearGaussian(2, prior_cov=[[1, 0.5], [0, 1]]), "prior_cov"),
+        (lambda: LinearGaussian(2, prior_cov=[[1, 0], [0, -1]], allow_singular=True), "prior_cov"),
         (lambda: LogisticGaussian(2, prior_cov=[[1, 1], [1, 1]]), "prior_cov"),
         (lambda: LinearGaussian(1, features=("splines", 3)), "features"),
         (lambda: SparseLinear(40, 10), "dim, k"),

@@ -19,11 +19,13 @@ from icl_theory import (
     PatternOutliers,
     PhaseDiagram,
     PromptSpec,
+    SparseLinear,
     UniformAttention,
     bounds,
     decompose,
     evaluate,
     fit_least_squares,
+    mixture_study,
     phase_diagram,
     probe_attention,
     probe_gates,
@@ -31,6 +33,7 @@ from icl_theory import (
     steps_to_loss,
     stress,
     tasks_all,
+    theory,
     train,
 )
 from lemmata_core import InvalidInput
@@ -81,6 +84,31 @@ REFUSED = {
     "no models": (lambda: phase_diagram([0.5], [0.5], models=()), "models"),
     "a model as a word": (lambda: phase_diagram([0.5], [0.5], models="mamba"), "models"),
     "no magnitudes": (lambda: phase_diagram([0.5], [0.5], kappas=[]), "kappas"),
+    "a singular prior": (lambda: LinearGaussian(2, prior_cov=np.diag([1, 0])), "prior_cov"),
+    "a prior of rank one": (lambda: LinearGaussian(3, prior_cov=np.ones((3, 3))), "prior_cov"),
+    "no prior at all": (lambda: LinearGaussian(1, prior_cov=[[0.0]]), "prior_cov"),
+    "a singular logistic prior": (lambda: LogisticGaussian(2, np.diag([1, 0])), "prior_cov"),
+    "no features": (lambda: LinearGaussian(2, prior_cov=np.eye(0), features=lambda x: x[..., :0]), "features"),
+    "noise of square zero": (lambda: LinearGaussian(1, noise=1e-170), "noise"),
+    "sparse noise of square zero": (lambda: SparseLinear(2, 1, noise=1e-170), "noise"),
+    "a slab of square infinity": (lambda: SparseLinear(2, 1, slab=1e160), "slab"),
+    "finite noise of square zero": (lambda: FiniteTasks([[1.0]], noise=1e-170), "noise"),
+    "forgetting of one type": (lambda: mixture_study(Mixture([LINE]), 9, 5), "mixture"),
+    "an impossible type": (lambda: mixture_study(Mixture([LINE, LINE], [1, 0]), 9, 5), "mixture"),
+    "drift from an impossible type": (lambda: bounds.estimate_drift(Mixture([LINE, LINE], [0, 1])), "mixture"),
+    "a prompt of outliers": (lambda: PromptSpec(outlier_fraction=1.0), "outlier_fraction"),
+    "more than all outliers": (lambda: PromptSpec(outlier_fraction=1.5), "outlier_fraction"),
+    "exact counts without a clean example": (
+        lambda: PromptSpec(length=4, outlier_fraction=0.9, count="exact"),
+        "outlier_fraction, length",
+    ),
+    "room for one label": (lambda: PromptSpec(length=1), "length"),
+    "a share of one in a closed form": (lambda: theory.vote_error(1.0, 20), "alpha"),
+    "a share of one in a sweep": (lambda: phase_diagram([1.0], [0.5]), "alphas"),
+    "a share of one under stress": (
+        lambda: stress(lambda t: t[:, 0, 0], BANK, TASKS, alphas=[1.0]),
+        "outlier_fraction",
+    ),
     "families as a number": (lambda: Mixture(3), "families"),
     "fewer types than drifts": (lambda: bounds.posterior_variance_bound(1, 1, 0.5, [0.1, 0.2], 1, 0, 0, 2), "n_types"),
     "a negative number": (lambda: PatternOutliers(SMALL, tasks_all(3), SPEC).sample(-1, 5, 0), "n"),
@@ -96,6 +124,23 @@ REFUSED = {
 def test_refused(call, named):
     with pytest.raises(InvalidInput, match=rf"^{named}[^:]*: expected"):
         call()
+
+
+def test_singular_priors_are_taken_where_they_are_asked_for():
+    line, plane = LinearGaussian(1), LinearGaussian(2, prior_cov=np.diag([1, 0]), allow_singular=True)
+    prompts = plane.sample(20, 6, 0)
+    got, wanted = plane.predict(prompts.x, prompts.y), line.predict(prompts.x[..., :1], prompts.y)
+    for name in ("mean", "var", "log_predictive"):
+        np.testing.assert_allclose(getattr(got, name), getattr(wanted, name), rtol=1e-12, atol=1e-12)
+
+
+def test_priors_are_not_singular_for_their_units():
+    units = np.array([1e9, 1e-9])
+    prior = np.array([[1, 0.5], [0.5, 1]]) * np.outer(units, units)
+    small = LinearGaussian(2, prior_cov=prior).predict(np.ones((1, 3, 2)) / units, np.ones((1, 3)))
+    plain = LinearGaussian(2, prior_cov=[[1, 0.5], [0.5, 1]]).predict(np.ones((1, 3, 2)), np.ones((1, 3)))
+    np.testing.assert_allclose(small.mean, plain.mean, rtol=1e-9)
+    LogisticGaussian(2, np.diag([1e9, 1e-9]))
 
 
 def test_files_that_are_no_diagram_are_refused(tmp_path):

@@ -172,7 +172,7 @@ def test_estimated_drift_of_two_constants():
 
 def test_mixture_study_separates_and_fits():
     parts = [
-        LinearGaussian(1, 0.5, prior_mean=[o, 0.0], prior_cov=np.diag([0, 0.09]), features=("polynomial", 1))
+        LinearGaussian(1, 0.5, [o, 0.0], np.diag([0, 0.09]), features=("polynomial", 1), allow_singular=True)
         for o in (-0.6, 0.6)
     ]
     study = mixture_study(Mixture(parts), 2000, 12, rng=0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from icl_theory import selective_scan, selective_scan_fn
+from icl_theory import scan, selective_scan, selective_scan_fn
 from lemmata_core import InvalidInput
 
 NAMES = ("u", "delta", "A", "B", "C", "h0")
@@ -181,7 +181,24 @@ def test_views_and_a_gradient_for_one_input_only():
     torch.testing.assert_close(grad, torch.autograd.grad(right.sum(), B2)[0])
 
 
-def test_threads_change_nothing():
+def test_threads_are_taken_where_they_pay(monkeypatch):
+    for threads, cores, work, parts in [
+        (1, 8, 1 << 30, 1),
+        (4, 8, 1 << 20, 1),
+        (4, 8, 1 << 22, 4),
+        # Torch's waiting workers and ours outnumber the cores.
+        (2, 2, 1 << 22, 1),
+        (2, 2, 1 << 27, 2),
+        (8, 8, 1 << 27, 6),
+    ]:
+        monkeypatch.setattr(scan.torch, "get_num_threads", lambda n=threads: n)
+        monkeypatch.setattr(scan.os, "cpu_count", lambda n=cores: n)
+        assert scan._parts(6, work) == parts
+
+
+def test_threads_change_nothing(monkeypatch):
+    for name in ("_THREAD_WORK", "_CROWDED_WORK"):
+        monkeypatch.setattr(scan, name, 0)
     args = [t.detach().float().requires_grad_() for t in inputs(5, 64, 32, 16)]
     before = torch.get_num_threads()
     results = []

@@ -13,6 +13,7 @@ from icl_theory import (
     tasks_all,
     train,
 )
+from icl_theory.causal_conv import causal_conv
 from icl_theory.deep import DEEP_GATES, AttentionICL, MixingLayer
 from lemmata_core import InvalidInput
 
@@ -40,6 +41,20 @@ def test_the_block_takes_transformers_weights_and_gives_its_outputs():
         (mine,) = torch.autograd.grad((y * weight).sum(), p, retain_graph=True)
         (theirs,) = torch.autograd.grad((right * weight).sum(), dict(peer.named_parameters())[name], retain_graph=True)
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5 * float(theirs.abs().max() + 1))
+
+
+@pytest.mark.parametrize(("length", "taps"), [(9, 4), (1, 4), (3, 4), (5, 1), (4, 2)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_convolution_is_torchs_own(length, taps, bias):
+    conv = torch.nn.Conv1d(5, 5, taps, groups=5, padding=taps - 1, bias=bias, dtype=torch.float64)
+    x = torch.randn(3, length, 10, dtype=torch.float64)[..., :5].requires_grad_()
+    right = conv(x.transpose(1, 2))[..., :length].transpose(1, 2)
+    y = causal_conv(x, conv.weight, conv.bias)
+    torch.testing.assert_close(y, right)
+    weight, wanted = torch.randn_like(y), [x, *conv.parameters()]
+    for mine, theirs in zip(*(torch.autograd.grad((t * weight).sum(), wanted) for t in (y, right))):
+        torch.testing.assert_close(mine, theirs)
+    assert torch.autograd.gradgradcheck(causal_conv, (x, conv.weight, conv.bias))
 
 
 def test_the_scan_gives_mambapy_values():

@@ -272,3 +272,8 @@ def test_a_projection_that_fails_leaves_the_learner_as_it_was():
     after = learner.state_dict()
     assert before["scalars"] == after["scalars"]
     np.testing.assert_array_equal(before["x"], after["x"])
+
+
+def test_the_maximum_flow_of_a_cut_graph_is_plain_zero():
+    with pytest.raises(InvalidInput, match=r"the maximum flow is 0$"):
+        FlowPolytope([(0, 1), (2, 3)], 0, 3)

@@ -28,7 +28,7 @@ def separated() -> Mixture:
     """Three types f = o + w x, o = -0.6, 0, 0.6, w ~ N(0, 0.09), noise 0.5."""
     return Mixture(
         [
-            LinearGaussian(1, 0.5, prior_mean=[o, 0.0], prior_cov=np.diag([0.0, 0.09]), features=("polynomial", 1))
+            LinearGaussian(1, 0.5, [o, 0.0], np.diag([0.0, 0.09]), features=("polynomial", 1), allow_singular=True)
             for o in (-0.6, 0.0, 0.6)
         ]
     )
@@ -36,7 +36,9 @@ def separated() -> Mixture:
 
 def nested() -> Mixture:
     """Two types on two inputs: the second weight zero, or N(0, 1); noise 0.5."""
-    return Mixture([LinearGaussian(2, 0.5, prior_cov=np.diag([1.0, free])) for free in (0.0, 1.0)])
+    return Mixture(
+        [LinearGaussian(2, 0.5, prior_cov=np.diag([1.0, free]), allow_singular=free == 0) for free in (0.0, 1.0)]
+    )
 
 
 def _size(ctx: Context) -> int:

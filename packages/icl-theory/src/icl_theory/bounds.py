@@ -12,11 +12,13 @@ from lemmata_core import InvalidInput
 from lemmata_core.check import array, in_range, positive_int
 from lemmata_core.rng import generator
 
-from icl_theory.bayes.mixture import Mixture
+from icl_theory.bayes.mixture import checked_types
 
 if TYPE_CHECKING:
     from lemmata_core.rng import RNGLike
     from numpy.typing import ArrayLike, NDArray
+
+    from icl_theory.bayes.mixture import Mixture
 
 
 def posterior_variance_bound(
@@ -161,9 +163,7 @@ def estimate_drift(
     ------
     InvalidInput
     """
-    given: object = mixture
-    if not isinstance(given, Mixture) or mixture.is_chain or len(mixture.families) < 2:
-        raise InvalidInput.argument("mixture", expected="a Mixture of two regression families or more", got=mixture)
+    checked_types(mixture)
     n, length = positive_int(n, "n", minimum=2), positive_int(length, "length")
     i = positive_int(true_type, "true_type", minimum=0, maximum=len(mixture.families) - 1)
     source = generator(rng)

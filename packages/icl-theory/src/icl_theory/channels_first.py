@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from icl_theory.scan import selective_scan
+from icl_theory.scan_checks import check_shapes, check_states, check_tensors
 
 
 def selective_scan_fn(
@@ -97,24 +98,15 @@ def _check_channels_first(
     u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Any, z: Any, delta_bias: Any
 ) -> None:
     given = {"u": u, "delta": delta, "A": A, "B": B, "C": C, "D": D, "z": z, "delta_bias": delta_bias}
-    for name, tensor in given.items():
-        if tensor is None and name in {"D", "z", "delta_bias"}:
-            continue
-        if not isinstance(tensor, Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
-            what = f"{tensor.dtype}" if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise InvalidInput.argument(name, expected="a floating-point or complex torch tensor", got=what)
+    check_tensors(given, frozenset({"D", "z", "delta_bias"}))
     if u.ndim != 3 or u.is_complex():
         raise InvalidInput.argument(
             "u", expected="a real tensor of shape (batch, channels, length)", got=f"{u.dtype}, shape {tuple(u.shape)}"
         )
     channels = u.shape[1]
-    if A.ndim != 2 or A.shape[0] != channels:
-        raise InvalidInput.argument("A", expected=f"shape ({channels}, states)", got=f"shape {tuple(A.shape)}")
+    check_states(A, channels)
     wanted = {"delta": tuple(u.shape), "D": (channels,), "z": tuple(u.shape), "delta_bias": (channels,)}
-    for name, shape in wanted.items():
-        tensor = given[name]
-        if tensor is not None and tuple(tensor.shape) != shape:
-            raise InvalidInput.argument(name, expected=f"shape {shape}", got=f"shape {tuple(tensor.shape)}")
+    check_shapes(given, wanted)
 
 
 def _time_major(t: Tensor, name: str, shape: tuple[int, ...], complex_: bool) -> Tensor:

@@ -77,6 +77,7 @@ def draw(series: Sequence[Series], path: str | Path) -> None:
     if not series:
         raise InvalidInput.argument("series", expected="one series at least", got="none")
     try:
+        from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as err:
         raise InvalidInput.argument("plot", expected="the extra icl-theory[plot]", got="no matplotlib") from err
@@ -93,6 +94,7 @@ def draw(series: Sequence[Series], path: str | Path) -> None:
         if each.log_y:
             panel.set_yscale("log")
         panel.legend(fontsize="small")
-    # Without a date the same figures give the same file.
+    # Without a date, and with names of parts that do not change, the same figures give the same file.
     dated = {".svg": "Date", ".pdf": "CreationDate"}.get(target.suffix)
-    figure.savefig(path, metadata={dated: None} if dated else None)
+    with rc_context({"svg.hashsalt": "icl-theory"}):
+        figure.savefig(path, metadata={dated: None} if dated else None)

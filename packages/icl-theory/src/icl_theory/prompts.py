@@ -69,12 +69,12 @@ class PromptSpec:
     outlier_mix: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        if positive_int(self.length, "length") < 2:
+        if positive_int(self.length, "length", minimum=0) < 2:
             raise InvalidInput.argument(
-                "length", expected="an integer >= 2: a context needs room for both labels", got=1
+                "length", expected="an integer >= 2: a context needs room for both labels", got=self.length
             )
-        share = in_range(self.outlier_fraction, "outlier_fraction", 0.0)
-        if share >= 1:
+        share = in_range(self.outlier_fraction, "outlier_fraction")
+        if not 0 <= share < 1:
             raise InvalidInput.argument(
                 "outlier_fraction",
                 expected="a share in [0, 1): the theorems need clean examples",

@@ -13,13 +13,15 @@ from lemmata_core.check import array, positive_int
 from lemmata_core.rng import spawn
 
 from icl_theory.bayes.family import Family
-from icl_theory.bayes.mixture import Mixture
+from icl_theory.bayes.mixture import checked_types
 from icl_theory.estimates import Estimate, Moments
 
 if TYPE_CHECKING:
     from lemmata_core.progress import Progress
     from lemmata_core.rng import RNGLike
     from numpy.typing import NDArray
+
+    from icl_theory.bayes.mixture import Mixture
 
 Predictor = Callable[[Any, Any], Any]
 QUANTITIES = ("risk", "risk_naive", "bayes_gap", "posterior_variance", "identity_gap")
@@ -249,9 +251,7 @@ def mixture_study(mixture: Mixture, n: int, length: int, rng: RNGLike = None, *,
     ------
     InvalidInput
     """
-    given: object = mixture
-    if not isinstance(given, Mixture) or mixture.is_chain:
-        raise InvalidInput.argument("mixture", expected="a Mixture of regression families", got=mixture)
+    checked_types(mixture)
     n, length = positive_int(n, "n", minimum=2), positive_int(length, "length", minimum=2)
     k, studies = np.arange(length), []
     late = k >= positive_int(fit_from, "fit_from")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
@@ -15,6 +16,7 @@ from lemmata_core.check import one_of
 from torch import Tensor
 from torch.nn import functional
 
+from icl_theory.scan_checks import check_shapes, check_states, check_tensors
 from icl_theory.scan_torch import two_level
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 
 DISCRETIZATIONS = ("euler", "zoh")
 BACKENDS = ("auto", "compiled", "torch")
-# Below this many multiplications a second thread costs more than it saves.
-_THREAD_WORK = 1 << 17
+# Multiplications from which threads pay: a millisecond of work. Torch's workers wait spinning for some milliseconds
+# after each of its operations; where they and ours outnumber the cores, only a scan that takes far longer gains.
+_THREAD_WORK, _CROWDED_WORK = 1 << 21, 1 << 26
 # (k + 1) / (k + 2)!, the series of d phi / dA over delta^2 in powers of delta A.
 _SERIES = tuple((k + 1) / math.factorial(k + 2) for k in range(7))
 
@@ -120,20 +123,11 @@ def _check(
     one_of(discretization, "discretization", DISCRETIZATIONS)
     one_of(backend, "backend", BACKENDS)
     given = {"u": u, "delta": delta, "A": A, "B": B, "C": C, "D": D, "z": z, "h0": h0}
-    for name, tensor in given.items():
-        if tensor is None and name in {"D", "z", "h0"}:
-            continue
-        if not isinstance(tensor, Tensor) or not (tensor.is_floating_point() or tensor.is_complex()):
-            what = f"{tensor.dtype}" if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise InvalidInput.argument(name, expected="a floating-point or complex torch tensor", got=what)
-        if tensor.device != u.device:
-            raise InvalidInput.argument(name, expected=f"a tensor on {u.device} as u", got=f"{tensor.device}")
+    check_tensors(given, frozenset({"D", "z", "h0"}))
     if u.ndim != 3:
         raise InvalidInput.argument("u", expected="shape (batch, length, channels)", got=f"shape {tuple(u.shape)}")
     batch, length, channels = u.shape
-    if A.ndim != 2 or A.shape[0] != channels or A.shape[1] == 0:
-        raise InvalidInput.argument("A", expected=f"shape ({channels}, states)", got=f"shape {tuple(A.shape)}")
-    states = A.shape[1]
+    states = check_states(A, channels)
     wanted = {
         "delta": (batch, length, channels),
         "B": (batch, length, states),
@@ -142,10 +136,7 @@ def _check(
         "z": (batch, length, channels),
         "h0": (batch, channels, states),
     }
-    for name, shape in wanted.items():
-        tensor = given[name]
-        if tensor is not None and tuple(tensor.shape) != shape:
-            raise InvalidInput.argument(name, expected=f"shape {shape}", got=f"shape {tuple(tensor.shape)}")
+    check_shapes(given, wanted)
 
 
 def _dtypes(tensors: list[Tensor], compiled: bool) -> tuple[torch.dtype, torch.dtype]:
@@ -286,10 +277,17 @@ def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="icl-scan")
 
 
+def _parts(batch: int, work: int) -> int:
+    """Threads for a scan of so many rows and multiplications: torch's number of them, or one."""
+    threads = torch.get_num_threads()
+    crowded = 2 * threads - 1 > (os.cpu_count() or 1)
+    return min(threads, batch) if work >= (_CROWDED_WORK if crowded else _THREAD_WORK) else 1
+
+
 def _over_rows(batch: int, work: int, run: Callable[[int, int], None]) -> None:
     """Call ``run(first, last)`` on parts of the batch, one for each of torch's threads: the kernels drop the lock."""
-    parts = min(torch.get_num_threads(), batch)
-    if parts <= 1 or batch * work < _THREAD_WORK:
+    parts = _parts(batch, batch * work)
+    if parts <= 1:
         run(0, batch)
         return
     edges = [batch * i // parts for i in range(parts + 1)]

@@ -12,6 +12,7 @@ from lemmata_core.rng import generator, torch_generator
 from torch import Tensor, nn
 from torch.nn import functional
 
+from icl_theory.causal_conv import causal_conv
 from icl_theory.scan import selective_scan
 
 if TYPE_CHECKING:
@@ -120,11 +121,10 @@ class MambaBlock(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """From (batch, length, d_model) to the same."""
         _check_width(hidden, self.d_model)
-        length = hidden.shape[1]
-        if not length:
+        if not hidden.shape[1]:
             return hidden
         x, gate = self.in_proj(hidden).chunk(2, dim=-1)
-        x = functional.silu(self.conv1d(x.transpose(1, 2))[..., :length]).transpose(1, 2)
+        x = functional.silu(causal_conv(x, self.conv1d.weight, self.conv1d.bias))
         low, B, C = self.x_proj(x).split([self.dt_rank, self.d_state, self.d_state], dim=-1)
         step = functional.softplus(self.dt_proj(low))
         y = selective_scan(x, step, -torch.exp(self.A_log), B, C, self.D, z=gate)

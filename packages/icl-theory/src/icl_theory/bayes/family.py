@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import array, positive_int
+from lemmata_core.check import array, in_range, positive_int
 from lemmata_core.rng import generator
 
 if TYPE_CHECKING:
@@ -125,19 +125,43 @@ class Family(ABC):
         return xs, array(y, "y", ndim=2, shape=xs.shape[:2])
 
 
-def covariance(value: ArrayLike | None, name: str, dim: int) -> NDArray[np.float64]:
-    """Check a covariance: symmetric and positive semidefinite. None is the identity."""
+def covariance(value: ArrayLike | None, name: str, dim: int, *, allow_singular: bool = False) -> NDArray[np.float64]:
+    """Check a covariance: symmetric, and positive definite or, with `allow_singular`, semidefinite. None: identity."""
     if value is None:
         return np.eye(dim)
     matrix = array(value, name, ndim=2, shape=(dim, dim))
     scale = max(float(np.abs(matrix).max()), 1e-300)
-    if np.abs(matrix - matrix.T).max() > 1e-10 * scale:
+    if np.abs(matrix / scale - matrix.T / scale).max() > 1e-10:
         raise InvalidInput.argument(name, expected="a symmetric matrix", got="entries that differ across the diagonal")
-    least = float(np.linalg.eigvalsh(matrix)[0])
+    half: NDArray[np.float64] = matrix / 2 + matrix.T / 2
+    least = scale * float(np.linalg.eigvalsh(half / scale)[0])
     if least < -1e-10 * scale:
-        raise InvalidInput.argument(name, expected="a positive semidefinite matrix", got=f"an eigenvalue {least:.3g}")
-    half: NDArray[np.float64] = (matrix + matrix.T) / 2
+        kind = "semidefinite" if allow_singular else "definite"
+        raise InvalidInput.argument(name, expected=f"a positive {kind} matrix", got=f"an eigenvalue {least:.3g}")
+    if not allow_singular and _is_singular(half):
+        raise InvalidInput.argument(
+            name,
+            expected="a positive definite matrix (a singular prior has no density)",
+            got=f"a singular one, eigenvalues {np.linalg.eigvalsh(half).tolist()}",
+        )
     return half
+
+
+def _is_singular(matrix: NDArray[np.float64]) -> bool:
+    """Whether a semidefinite matrix is singular to rounding, whatever the units of its rows."""
+    variances = np.diag(matrix)
+    if variances.min() <= 0:
+        return True
+    root = np.sqrt(variances)
+    return bool(np.linalg.eigvalsh(matrix / root / root[:, None])[0] <= 1e-12)
+
+
+def deviation(value: float, name: str) -> float:
+    """Check a standard deviation: > 0, and so is its square in floating point."""
+    sigma = in_range(value, name, 0.0, low_open=True)
+    if not 0 < sigma * sigma < np.inf:  # sigma**2 would raise where it overflows
+        raise InvalidInput.argument(name, expected="a standard deviation whose square is a positive float", got=value)
+    return sigma
 
 
 def probabilities(value: ArrayLike | None, name: str, n: int) -> NDArray[np.float64]:

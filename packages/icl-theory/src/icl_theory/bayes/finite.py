@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import array, in_range, one_of, positive_int
+from lemmata_core.check import array, one_of, positive_int
 
-from icl_theory.bayes.family import Family, Inputs, Posterior, average, probabilities
+from icl_theory.bayes.family import Family, Inputs, Posterior, average, deviation, probabilities
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -68,7 +68,7 @@ class FiniteTasks(Family):
                 raise InvalidInput.argument("dim", expected=f"{self.dim}, as weights have it", got=dim)
         count = len(self.functions) if self.weights is None else len(self.weights)
         self.prior = probabilities(prior, "prior", count)
-        self.noise = in_range(noise, "noise", 0.0, low_open=True)
+        self.noise = deviation(noise, "noise")
         self.likelihood = (
             likelihood if callable(likelihood) else one_of(likelihood, "likelihood", ("gaussian", "bernoulli"))
         )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import array, in_range, positive_int
+from lemmata_core.check import array, positive_int
 
-from icl_theory.bayes.family import Family, Inputs, Posterior, covariance
+from icl_theory.bayes.family import Family, Inputs, Posterior, covariance, deviation
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -30,16 +30,20 @@ class LinearGaussian(Family):
     prior_mean : array_like, shape (n_features,), optional
         Zero if not given.
     prior_cov : array_like, shape (n_features, n_features), optional
-        Positive semidefinite; the identity if not given. A singular one holds some combination of weights fixed.
+        Symmetric and positive definite; the identity if not given.
     features : optional
         None: phi(x) = x. ``("polynomial", degree)``: 1 and the powers of each coordinate. ``("fourier", count)``: 1,
         cos and sin of j pi x for j = 1..count. A callable from (..., dim) to (..., n_features).
     inputs : callable, optional
         ``inputs(rng, n, length)`` draws x of shape (n, length, dim). Standard normal if not given.
+    allow_singular : bool
+        Whether `prior_cov` may be singular (positive semidefinite): some combination of weights is then fixed, as in a
+        mixture whose types live on subspaces.
 
     Raises
     ------
     InvalidInput
+        A singular `prior_cov` too, unless `allow_singular`.
     """
 
     def __init__(
@@ -51,24 +55,25 @@ class LinearGaussian(Family):
         features: Features | tuple[str, int] | None = None,
         *,
         inputs: Inputs | None = None,
+        allow_singular: bool = False,
     ) -> None:
         self.dim = positive_int(dim, "dim")
-        self.noise = in_range(noise, "noise", 0.0, low_open=True)
+        self.noise = deviation(noise, "noise")
         self.features = _features(features)
         self.inputs = inputs
         size = self._phi(np.zeros((1, 1, self.dim))).shape[-1]
         self.prior_mean = (
             np.zeros(size) if prior_mean is None else array(prior_mean, "prior_mean", ndim=1, shape=(size,), copy=True)
         )
-        self.prior_cov = covariance(prior_cov, "prior_cov", size)
+        self.prior_cov = covariance(prior_cov, "prior_cov", size, allow_singular=allow_singular)
 
     def _phi(self, x: NDArray[Any]) -> NDArray[Any]:
         if self.features is None:
             return x
         phi = array(self.features(x), "features(x)")
-        if phi.ndim != 3 or phi.shape[:2] != x.shape[:2]:
+        if phi.ndim != 3 or phi.shape[:2] != x.shape[:2] or not phi.shape[2]:
             raise InvalidInput.argument(
-                "features", expected="(..., n_features) from (..., dim)", got=f"shape {phi.shape}"
+                "features", expected="(..., n_features) from (..., dim), n_features >= 1", got=f"shape {phi.shape}"
             )
         return phi
 

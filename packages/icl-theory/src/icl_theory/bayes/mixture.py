@@ -103,6 +103,18 @@ class Mixture(Family):
         )
 
 
+def checked_types(mixture: Mixture) -> Mixture:
+    """Check a mixture against what Theorem 3 of arXiv 2510.10981 speaks of: types to tell apart, each possible."""
+    given: object = mixture
+    if not isinstance(given, Mixture) or mixture.is_chain or len(mixture.families) < 2:
+        raise InvalidInput.argument("mixture", expected="a Mixture of two regression families or more", got=mixture)
+    if mixture.weights.min() <= 0:
+        raise InvalidInput.argument(
+            "mixture", expected="weights > 0, as Theorem 3 needs them", got=f"weights {mixture.weights.tolist()}"
+        )
+    return mixture
+
+
 def _is_chain(family: Family) -> bool:
     return isinstance(family, MarkovDirichlet) or (isinstance(family, Mixture) and family.is_chain)
 

@@ -122,7 +122,8 @@ class FlowPolytope(Domain):
         cost[-1] = -1.0
         bounds = [*((0.0, c) for c in self.capacity), (0.0, None)]
         found = linprog(cost, A_eq=A, b_eq=np.zeros(n), bounds=bounds, method="highs")
-        most = float(found.x[-1]) if found.x is not None else 0.0
+        # The solver's zero may be negative, and would be printed so.
+        most = abs(float(found.x[-1])) if found.x is not None else 0.0
         if most < self.demand * (1.0 - 1e-10):
             got = f"{self.demand:g}, but the maximum flow is {most:g}"
             raise InvalidInput.argument("demand", expected="at most the maximum flow", got=got)
