@@ -64,7 +64,8 @@ class FullTensorProduct(nn.Module):
     Raises
     ------
     InvalidInput
-        If irreps do not parse, an option is unknown, or the filter names an irrep that no path reaches.
+        If irreps do not parse or are empty, an option is unknown, or the filter names nothing or an irrep that no path
+        reaches.
     """
 
     weight_numel, internal_weights, shared_weights = 0, False, True

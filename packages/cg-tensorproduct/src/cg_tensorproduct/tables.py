@@ -113,8 +113,6 @@ class Tables:
             for z in out[k][1:]:
                 total = total + z
             columns.append((total.transpose(1, 2) if self._layout == "mul_ir" else total).flatten(1))
-        if not columns:
-            return x.new_zeros(x.shape[0], 0)
         return torch.cat(columns, 1)
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from cg_tensorproduct import inputs, weighted
 from cg_tensorproduct.full import drop_generated_code
 from cg_tensorproduct.instructions import Instruction, elementwise, fully_connected, normalised_instructions
-from cg_tensorproduct.irreps import Irreps
+from cg_tensorproduct.irreps import Irreps, occupied_irreps
 from cg_tensorproduct.paths import LAYOUTS, check_choice
 from cg_tensorproduct.plans import HAS_NUMBA
 from cg_tensorproduct.store import Store
@@ -63,7 +63,7 @@ class TensorProduct(nn.Module):
     Raises
     ------
     InvalidInput
-        If irreps do not parse or an instruction is impossible.
+        If irreps do not parse or are empty, or an instruction is impossible.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TensorProduct(nn.Module):
     ) -> None:
         super().__init__()
         dtype, device = inputs.check_options(dtype, device)
-        terms = Irreps(irreps_in1), Irreps(irreps_in2), Irreps(irreps_out)
+        terms = _occupied(irreps_in1, irreps_in2, irreps_out)
         self.irreps_in1, self.irreps_in2, self.irreps_out = terms
         self.instructions: list[Instruction] = normalised_instructions(
             terms, instructions, (in1_var, in2_var, out_var), irrep_normalization, path_normalization
@@ -244,8 +244,7 @@ class TensorProduct(nn.Module):
 
     def _mask(self) -> Tensor:
         reached = {ins.i_out for ins in self.instructions if ins.path_weight != 0 and 0 not in ins.path_shape}
-        parts = [torch.full((term.dim,), float(i in reached)) for i, term in enumerate(self.irreps_out)]
-        return torch.cat(parts) if parts else torch.ones(0)
+        return torch.cat([torch.full((term.dim,), float(i in reached)) for i, term in enumerate(self.irreps_out)])
 
     def weight_view_for_instruction(self, instruction: int, weight: Tensor | None = None) -> Tensor:
         """The weights of one instruction, as a view of shape [..., *path_shape]."""
@@ -292,7 +291,7 @@ class FullyConnectedTensorProduct(TensorProduct):
         path_normalization: str | None = None,
         **options: Any,
     ) -> None:
-        terms = Irreps(irreps_in1), Irreps(irreps_in2), Irreps(irreps_out)
+        terms = _occupied(irreps_in1, irreps_in2, irreps_out)
         instructions = fully_connected(*terms)
         reached = {entry[2] for entry in instructions}
         missed = [str(term) for k, term in enumerate(terms[2]) if k not in reached and term.mul > 0]
@@ -328,9 +327,18 @@ class ElementwiseTensorProduct(TensorProduct):
         irrep_normalization: str | None = "component",
         **options: Any,
     ) -> None:
-        in1, in2 = Irreps(irreps_in1).simplify(), Irreps(irreps_in2).simplify()
+        in1 = occupied_irreps("irreps_in1", irreps_in1).simplify()
+        in2 = occupied_irreps("irreps_in2", irreps_in2).simplify()
         if in1.num_irreps != in2.num_irreps:
             expected = f"as many irreps as irreps_in1 ({in1.num_irreps})"
             raise InvalidInput.argument("irreps_in2", expected=expected, got=f"{in2.num_irreps} in {in2}")
         first, second, out, instructions = elementwise(in1, in2, filter_ir_out)
         super().__init__(first, second, out, instructions, irrep_normalization=irrep_normalization, **options)
+
+
+def _occupied(irreps_in1: object, irreps_in2: object, irreps_out: object) -> tuple[Irreps, Irreps, Irreps]:
+    return (
+        occupied_irreps("irreps_in1", irreps_in1),
+        occupied_irreps("irreps_in2", irreps_in2),
+        occupied_irreps("irreps_out", irreps_out),
+    )
