@@ -175,8 +175,10 @@ def test_half_precision_accumulates_in_float32(algorithm, normal):
     assert torch.equal(z, product(x.float(), y.float()).bfloat16())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed = product(x.float(), y)
+        undone = product.inverse(mixed)
     assert mixed.dtype == torch.float32
     assert torch.allclose(mixed, product(x.float(), y.float()), atol=1e-5)
+    assert torch.allclose(undone, product.inverse(mixed), atol=1e-5)
 
 
 def test_float32_error_is_rounding():

@@ -148,11 +148,7 @@ class FullTensorProduct(nn.Module):
         batch = x1.shape[:-1]
         work, out = inputs.working_dtype(x1, x2)
         rows1, rows2 = x1.reshape(batch.numel(), dim1).to(work), x2.reshape(batch.numel(), dim2).to(work)
-        if inputs.autocast_enabled(x1):
-            with torch.autocast(x1.device.type, enabled=False):
-                z = self._rows(rows1, rows2)
-        else:
-            z = self._rows(rows1, rows2)
+        z = inputs.in_full_precision(x1, lambda: self._rows(rows1, rows2))
         return z.to(out).view(*batch, dim_out)
 
     def _rows(self, x1: Tensor, x2: Tensor) -> Tensor:
@@ -187,7 +183,7 @@ class FullTensorProduct(nn.Module):
         inputs.check_last_axis("z", z, "irreps_out", self.irreps_out, self._dims[2])
         work = torch.float32 if z.dtype in (torch.float16, torch.bfloat16) else z.dtype
         basis = self._basis(adjoint=True).to(device=z.device, dtype=work)
-        return torch.tensordot(z.to(work), basis, dims=1).to(z.dtype)
+        return inputs.in_full_precision(z, lambda: torch.tensordot(z.to(work), basis, dims=1)).to(z.dtype)
 
     def change_of_basis(self) -> Tensor:
         """The tensor Q [irreps_out.dim, irreps_in1.dim, irreps_in2.dim] of ``z = Q (x, y)``, float64."""

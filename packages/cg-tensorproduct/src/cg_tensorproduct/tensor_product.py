@@ -129,7 +129,8 @@ class TensorProduct(nn.Module):
         x2 : Tensor [..., irreps_in2.dim]
             Same dtype and device; the batch axes broadcast. Half precision computes in float32.
         weight : Tensor [weight_numel] or [..., weight_numel], or a list of views, optional
-            Needed unless the module owns its weights; one set, or one a sample if ``shared_weights=False``.
+            Needed unless the module owns its weights; one set, or one a sample if ``shared_weights=False``. The
+            module's own weights are cast to the inputs' dtype, those given must have it.
 
         Returns
         -------
@@ -148,7 +149,7 @@ class TensorProduct(nn.Module):
         if self.validate:
             inputs.check_finite("x1", x1)
             inputs.check_finite("x2", x2)
-        w = self._weight(weight, x1)
+        w = self._weight(weight, x1, x2)
         x1, x2 = inputs.broadcast("x1", x1, "x2", x2)
         if not self.shared_weights:
             x1, w = inputs.broadcast("x1", x1, "weight", w)
@@ -159,11 +160,7 @@ class TensorProduct(nn.Module):
         x1, x2, w = x1.reshape(rows, dim1).to(work), x2.reshape(rows, dim2).to(work), w.to(work)
         w = w.reshape(-1) if self.shared_weights else w.reshape(rows, self.weight_numel)
         tables = self._store.get(self._choice(x1, x2, w), work, x1.device)
-        if inputs.autocast_enabled(x1):
-            with torch.autocast(x1.device.type, enabled=False):
-                z = tables.product(x1, x2, w, inference=self.inference)
-        else:
-            z = tables.product(x1, x2, w, inference=self.inference)
+        z = inputs.in_full_precision(x1, lambda: tables.product(x1, x2, w, inference=self.inference))
         return z.to(out).view(*batch, dim_out)
 
     def choice(self, batch: int, dtype: torch.dtype, device: torch.device, *, gradients: bool = False) -> str:
@@ -205,7 +202,7 @@ class TensorProduct(nn.Module):
         sizes = [(term[i].mul, term[i].ir.dim) for term, i in zip(terms, ins.terms)]
         return weighted.multiply_adds(ins.connection_mode, *sizes)
 
-    def _weight(self, weight: Tensor | list[Tensor] | None, x1: Tensor) -> Tensor:
+    def _weight(self, weight: Tensor | list[Tensor] | None, x1: Tensor, x2: Tensor) -> Tensor:
         if weight is None:
             if self.weight_numel > 0 and not self.internal_weights:
                 got = "nothing, and the module has no internal weights"
@@ -219,8 +216,9 @@ class TensorProduct(nn.Module):
         if isinstance(weight, (list, tuple)):
             weight = self._joined(weight)
         inputs.check_tensor("weight", weight)
-        fits = weight.shape[-1:] == (self.weight_numel,) and (weight.dim() == 1) == self.shared_weights
-        if not fits:
+        one_sample = x1.dim() == x2.dim() == 1  # as under vmap: then one set is a set for each sample
+        fits = weight.dim() == 1 if self.shared_weights else weight.dim() > 1 or one_sample
+        if weight.shape[-1:] != (self.weight_numel,) or not fits:
             shape = f"({self.weight_numel},)" if self.shared_weights else f"(..., {self.weight_numel})"
             raise InvalidInput.argument("weight", expected=f"shape {shape}", got=f"shape {tuple(weight.shape)}")
         inputs.check_same("x1", x1, "weight", weight)
