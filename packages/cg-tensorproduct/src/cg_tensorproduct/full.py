@@ -17,7 +17,7 @@ from cg_tensorproduct.instructions import Instruction
 from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths, irrep_scale
 from cg_tensorproduct.plans import ALGORITHMS, build_plan
 from cg_tensorproduct.store import Store
-from cg_tensorproduct.tuning import Tunable, pick, tune_once, tuning_state
+from cg_tensorproduct.tuning import COMPILED_BATCH, Tunable, pick, tune_once, tuning_state
 
 Tensor = torch.Tensor
 
@@ -206,7 +206,7 @@ class FullTensorProduct(nn.Module):
         if self.algorithm != "auto" and (native or self.algorithm != "kernel"):
             return self.algorithm
         if torch.compiler.is_compiling():
-            return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=False)
+            return pick(self._costs, COMPILED_BATCH, x.dtype, x.device, native=native, measured=False)
         gradients = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
         key = x.shape[0], x.dtype, x.device, gradients
         chosen = self._chosen.get(key)

@@ -148,7 +148,7 @@ class BlockedPlan:
                 out[part] = self.couple(x[part], y[part])
             return out
 
-        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
+        return bounded.run(attempt, x, self.chunk, self._allow_tf32)
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``, in chunks."""
@@ -161,7 +161,7 @@ class BlockedPlan:
                 gx[part], gy[part] = self._back(x[part], y[part], g[part])
             return gx, gy
 
-        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
+        return bounded.run(attempt, x, self.chunk, self._allow_tf32)
 
 
 @dataclass(frozen=True)

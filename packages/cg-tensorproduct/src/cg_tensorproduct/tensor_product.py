@@ -13,8 +13,14 @@ from torch import nn
 
 from cg_tensorproduct import inputs, weighted
 from cg_tensorproduct.full import drop_generated_code
-from cg_tensorproduct.instructions import Instruction, elementwise, fully_connected, normalised_instructions
-from cg_tensorproduct.irreps import Irreps, occupied_irreps
+from cg_tensorproduct.instructions import (
+    Instruction,
+    elementwise,
+    fully_connected,
+    normalised_instructions,
+    occupied_terms,
+)
+from cg_tensorproduct.irreps import occupied_irreps
 from cg_tensorproduct.paths import LAYOUTS, check_choice
 from cg_tensorproduct.plans import HAS_NUMBA
 from cg_tensorproduct.store import Store
@@ -89,7 +95,7 @@ class TensorProduct(nn.Module):
     ) -> None:
         super().__init__()
         dtype, device = inputs.check_options(dtype, device)
-        terms = _occupied(irreps_in1, irreps_in2, irreps_out)
+        terms = occupied_terms(irreps_in1, irreps_in2, irreps_out)
         self.irreps_in1, self.irreps_in2, self.irreps_out = terms
         self.instructions: list[Instruction] = normalised_instructions(
             terms, instructions, (in1_var, in2_var, out_var), irrep_normalization, path_normalization
@@ -289,7 +295,7 @@ class FullyConnectedTensorProduct(TensorProduct):
         path_normalization: str | None = None,
         **options: Any,
     ) -> None:
-        terms = _occupied(irreps_in1, irreps_in2, irreps_out)
+        terms = occupied_terms(irreps_in1, irreps_in2, irreps_out)
         instructions = fully_connected(*terms)
         reached = {entry[2] for entry in instructions}
         missed = [str(term) for k, term in enumerate(terms[2]) if k not in reached and term.mul > 0]
@@ -332,11 +338,3 @@ class ElementwiseTensorProduct(TensorProduct):
             raise InvalidInput.argument("irreps_in2", expected=expected, got=f"{in2.num_irreps} in {in2}")
         first, second, out, instructions = elementwise(in1, in2, filter_ir_out)
         super().__init__(first, second, out, instructions, irrep_normalization=irrep_normalization, **options)
-
-
-def _occupied(irreps_in1: object, irreps_in2: object, irreps_out: object) -> tuple[Irreps, Irreps, Irreps]:
-    return (
-        occupied_irreps("irreps_in1", irreps_in1),
-        occupied_irreps("irreps_in2", irreps_in2),
-        occupied_irreps("irreps_out", irreps_out),
-    )
