@@ -86,6 +86,53 @@ def test_bad_arguments_are_named(make, message):
         make()
 
 
+EMPTY = ["", "0x1o", "0x1o+0x0e", [], Irreps(""), o3.Irreps("0x2e")]
+PATH = [(0, 0, 0, "uvw", True)]
+
+
+@pytest.mark.parametrize("empty", EMPTY, ids=repr)
+def test_empty_irreps_are_refused_by_name(empty):
+    for name, make in (
+        ("irreps_in1", lambda: FullTensorProduct(empty, "1o")),
+        ("irreps_in2", lambda: FullTensorProduct("1o", empty)),
+        ("irreps_in1", lambda: FullyConnectedTensorProduct(empty, "1o", "1e")),
+        ("irreps_in2", lambda: FullyConnectedTensorProduct("1o", empty, "1e")),
+        ("irreps_out", lambda: FullyConnectedTensorProduct("1o", "1o", empty)),
+        ("irreps_in1", lambda: TensorProduct(empty, "1o", "1e", PATH)),
+        ("irreps_in2", lambda: TensorProduct("1o", empty, "1e", PATH)),
+        ("irreps_out", lambda: TensorProduct("1o", "1o", empty, [])),
+        ("irreps_in1", lambda: ElementwiseTensorProduct(empty, "1o")),
+        ("irreps_in2", lambda: ElementwiseTensorProduct("1o", empty)),
+    ):
+        with pytest.raises(InvalidInput, match=f"{name}: expected at least one irrep"):
+            make()
+    assert Irreps(empty).dim == 0  # by themselves they are fine
+
+
+@pytest.mark.parametrize("kind", [FullTensorProduct, ElementwiseTensorProduct])
+@pytest.mark.parametrize("keep", [[], (), Irreps(""), Irreps("0x1e"), iter(())])
+def test_a_filter_that_leaves_no_path_is_refused(kind, keep):
+    with pytest.raises(InvalidInput, match="filter_ir_out: expected at least one irrep"):
+        kind("1o", "1o", keep)
+
+
+@pytest.mark.parametrize("kind", [FullTensorProduct, ElementwiseTensorProduct])
+def test_irreps_that_do_not_parse_are_named_after_their_argument(kind):
+    with pytest.raises(InvalidInput, match="irreps_in1: expected irreps such as"):
+        kind("1z", "1o")
+    with pytest.raises(InvalidInput, match="irreps_in2: expected multiplicities"):
+        kind("1o", [(-1, "1o")])
+    with pytest.raises(InvalidInput, match="irreps_in2: expected an irrep such as"):
+        kind("1o", [(1, (-1, 1))])
+
+
+def test_signals_without_components_are_refused():
+    with pytest.raises(InvalidInput, match="lmax1: expected"):
+        SignalTensorProduct(-1, 2)
+    with pytest.raises(InvalidInput, match=r"y: expected \(L \+ 1\)\^2 columns, got 0 columns"):
+        signal_product(torch.ones(2, 4), torch.ones(2, 0))
+
+
 def test_the_weighted_kernel_without_numba_names_the_extra(monkeypatch):
     from cg_tensorproduct import tables
 

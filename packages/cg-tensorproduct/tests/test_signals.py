@@ -161,6 +161,20 @@ def test_derivatives_and_transforms(weights, transform, normal):
     assert torch.allclose(grad, torch.autograd.grad(product(x, y).odd.square().sum(), x)[0])
 
 
+@pytest.mark.parametrize("transform", ["dense", "separable"])
+def test_half_precision_and_autocast_compute_in_float32(transform, normal):
+    product = SignalTensorProduct(3, 2, 3, weights="degree", transform=transform)
+    x, y = normal(0, 6, 1, 16).bfloat16(), normal(1, 6, 1, 9).bfloat16()
+    expected = product(x.float(), y.float())
+    for half, wanted in zip(product(x, y), expected):
+        assert torch.equal(half, wanted.bfloat16())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = product(x.float(), y)
+    for half, wanted in zip(found, expected):
+        assert half.dtype == torch.float32
+        assert torch.allclose(half, wanted, atol=1e-5)
+
+
 def test_compiled_mixing_product(normal):
     torch._dynamo.reset()
     product = SignalTensorProduct(2, 2, 2, transform="separable")

@@ -113,6 +113,29 @@ def test_compiled_first_and_automatic(xy, reference, inference):
     assert close(torch.autograd.grad(compiled(x, y).sum(), x)[0], torch.autograd.grad(reference(x, y).sum(), x)[0])
 
 
+@pytest.mark.parametrize("algorithm", ["auto", *ALGORITHMS])
+def test_one_compiled_graph_serves_batches_of_any_size(algorithm, reference, normal):
+    torch._dynamo.reset()
+    product = FullTensorProduct(*OURS, algorithm=algorithm)
+    compiled = torch.compile(product, fullgraph=True, backend="aot_eager", dynamic=True)
+    for size in ((2,), (7,), (33,), (2, 3)):
+        x, y = normal(0, *size, 7).requires_grad_(), normal(1, *size, 8)
+        z = compiled(x, y)
+        assert close(z, reference(x, y))
+        assert close(torch.autograd.grad(z.sum(), x)[0], torch.autograd.grad(reference(x, y).sum(), x)[0])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_gradients_taken_under_autocast_are_those_of_float32(algorithm, normal):
+    product = FullTensorProduct(*OURS, algorithm=algorithm)
+    x, y = normal(0, 4, 7).float().requires_grad_(), normal(1, 4, 8).float()
+    expected = torch.autograd.grad(energy(product)(x, y), x)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for create_graph in (False, True):
+            found = torch.autograd.grad(energy(product)(x, y), x, create_graph=create_graph)[0]
+            assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def force_training(p, weight, x, y):
     return torch.func.grad(lambda x: energy(p)(x * weight, y))(x).square().sum()
 

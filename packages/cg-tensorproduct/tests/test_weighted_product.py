@@ -119,8 +119,7 @@ def test_derivatives_of_every_order_and_transforms(mode, shared):
     for a, b in zip(first, torch.autograd.grad(energy(x, y, w), (x, y, w))):
         assert torch.allclose(a, b)
     rows = torch.vmap(product, (0, 0, None if shared else 0))
-    if shared:
-        assert torch.allclose(rows(x, y, w), product(x, y, w), atol=1e-12)
+    assert torch.allclose(rows(x, y, w), product(x, y, w), atol=1e-12)
     hessian = torch.func.hessian(lambda x: energy(x, y.detach(), w.detach()))(x.detach())
     assert torch.allclose(hessian, torch.autograd.functional.hessian(lambda x: energy(x, y, w), x), atol=1e-10)
     torch._dynamo.reset()
@@ -230,6 +229,14 @@ def test_an_unreachable_output_is_zero_and_said_once():
 def test_bad_construction_is_named(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+def test_one_sample_without_a_batch_axis_brings_its_own_weights():
+    product = TensorProduct("2x1o", "1o", "2x1e", [(0, 0, 0, "uvu", True)], shared_weights=False)
+    x, y, w = torch.randn(3, 6), torch.randn(3, 3), torch.randn(3, 2)
+    assert torch.allclose(product(x[1], y[1], w[1]), product(x, y, w)[1])
+    with pytest.raises(InvalidInput, match=r"weight: expected shape \(\.\.\., 2\)"):
+        product(x, y, w[0])
 
 
 def test_bad_weights_are_named():

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import torch
 
+from cg_tensorproduct import inputs
+
 T = TypeVar("T")
 
 
@@ -16,12 +18,17 @@ def chunks(rows: int, size: int) -> Iterator[slice]:
         yield slice(start, min(rows, start + size))
 
 
-def run(attempt: Callable[[int], T], rows: int, chunk: int, allow_tf32: bool | None) -> T:
-    """``attempt(chunk)``; if that runs out of memory, once more with half of the rows at a time.
+def run(attempt: Callable[[int], T], x: torch.Tensor, chunk: int, allow_tf32: bool | None) -> T:
+    """``attempt(chunk)`` on the rows of `x`; if that runs out of memory, once more with half of the rows at a time.
 
     Products of float32 matrices are computed in float32, whatever torch is set to (None: as it is set; True: TF32 may
-    be used). The setting is torch's own and holds for the whole process, so it is put back at once.
+    be used) and also where a backward pass runs under autocast. The setting is torch's own and holds for the whole
+    process, so it is put back at once.
     """
+    return inputs.in_full_precision(x, lambda: _at_precision(attempt, x.shape[0], chunk, allow_tf32))
+
+
+def _at_precision(attempt: Callable[[int], T], rows: int, chunk: int, allow_tf32: bool | None) -> T:
     before = torch.get_float32_matmul_precision()
     wanted = before if allow_tf32 is None else "high" if allow_tf32 else "highest"
     if wanted == before:

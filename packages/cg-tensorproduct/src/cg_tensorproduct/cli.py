@@ -38,6 +38,7 @@ def bench_full(
     as_json: JsonOption = False,
 ) -> None:
     """Time the full product of degrees 0 .. L with itself, for L = 1 .. LMAX."""
+    _check_plot(plot)
     torch.set_num_threads(threads)
     _show(measure.bench_full(lmax, batch, algorithm=algorithm, peer=peer), plot, as_json=as_json)
 
@@ -53,6 +54,7 @@ def bench_signal(
     as_json: JsonOption = False,
 ) -> None:
     """Time the mixing signal product with a weight for each degree, for L = 1 .. LMAX."""
+    _check_plot(plot)
     torch.set_num_threads(threads)
     _show(measure.bench_signal(lmax, batch, channels=channels, peer=peer), plot, as_json=as_json)
 
@@ -141,12 +143,25 @@ def _print(found: measure.Table) -> None:
         typer.echo(f"{name} grows with exponent {exponent:.2f} [{low:.2f}, {high:.2f}] in L + 1")
 
 
-def _plot(found: measure.Table, path: Path) -> None:
+def _check_plot(path: Path | None) -> None:
+    """Raise before minutes of measuring if nothing could be written to `path`."""
+    if path is None:
+        return
     try:
-        from matplotlib.figure import Figure
+        from matplotlib.backend_bases import FigureCanvasBase
     except ImportError:
         expected = "matplotlib: pip install 'cg-tensorproduct[plot]'"
         raise InvalidInput.argument("plot", expected=expected, got="no matplotlib") from None
+    endings = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in endings:
+        raise InvalidInput.argument("plot", expected=f"a file name that ends in {', '.join(endings)}", got=str(path))
+    if not path.absolute().parent.is_dir():
+        raise InvalidInput.argument("plot", expected="a file in a directory that exists", got=str(path))
+
+
+def _plot(found: measure.Table, path: Path) -> None:
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6, 4))
     axes = figure.subplots()
     sizes = list(range(1, len(found.rows) + 1))

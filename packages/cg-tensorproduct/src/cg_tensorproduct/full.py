@@ -17,7 +17,7 @@ from cg_tensorproduct.instructions import Instruction
 from cg_tensorproduct.paths import LAYOUTS, check_choice, full_paths, irrep_scale
 from cg_tensorproduct.plans import ALGORITHMS, build_plan
 from cg_tensorproduct.store import Store
-from cg_tensorproduct.tuning import Tunable, pick, tune_once, tuning_state
+from cg_tensorproduct.tuning import COMPILED_BATCH, Tunable, pick, tune_once, tuning_state
 
 Tensor = torch.Tensor
 
@@ -64,7 +64,8 @@ class FullTensorProduct(nn.Module):
     Raises
     ------
     InvalidInput
-        If irreps do not parse, an option is unknown, or the filter names an irrep that no path reaches.
+        If irreps do not parse or are empty, an option is unknown, or the filter names nothing or an irrep that no path
+        reaches.
     """
 
     weight_numel, internal_weights, shared_weights = 0, False, True
@@ -147,11 +148,7 @@ class FullTensorProduct(nn.Module):
         batch = x1.shape[:-1]
         work, out = inputs.working_dtype(x1, x2)
         rows1, rows2 = x1.reshape(batch.numel(), dim1).to(work), x2.reshape(batch.numel(), dim2).to(work)
-        if inputs.autocast_enabled(x1):
-            with torch.autocast(x1.device.type, enabled=False):
-                z = self._rows(rows1, rows2)
-        else:
-            z = self._rows(rows1, rows2)
+        z = inputs.in_full_precision(x1, lambda: self._rows(rows1, rows2))
         return z.to(out).view(*batch, dim_out)
 
     def _rows(self, x1: Tensor, x2: Tensor) -> Tensor:
@@ -186,7 +183,7 @@ class FullTensorProduct(nn.Module):
         inputs.check_last_axis("z", z, "irreps_out", self.irreps_out, self._dims[2])
         work = torch.float32 if z.dtype in (torch.float16, torch.bfloat16) else z.dtype
         basis = self._basis(adjoint=True).to(device=z.device, dtype=work)
-        return torch.tensordot(z.to(work), basis, dims=1).to(z.dtype)
+        return inputs.in_full_precision(z, lambda: torch.tensordot(z.to(work), basis, dims=1)).to(z.dtype)
 
     def change_of_basis(self) -> Tensor:
         """The tensor Q [irreps_out.dim, irreps_in1.dim, irreps_in2.dim] of ``z = Q (x, y)``, float64."""
@@ -209,7 +206,7 @@ class FullTensorProduct(nn.Module):
         if self.algorithm != "auto" and (native or self.algorithm != "kernel"):
             return self.algorithm
         if torch.compiler.is_compiling():
-            return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=False)
+            return pick(self._costs, COMPILED_BATCH, x.dtype, x.device, native=native, measured=False)
         gradients = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
         key = x.shape[0], x.dtype, x.device, gradients
         chosen = self._chosen.get(key)

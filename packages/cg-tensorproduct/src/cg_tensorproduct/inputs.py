@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from lemmata_core import InvalidInput
 
+T = TypeVar("T")
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -33,6 +37,14 @@ def autocast_enabled(x: torch.Tensor) -> bool:
     """Whether autocast is on where `x` lives (torch raises for the meta device)."""
     kind = x.device.type
     return kind != "meta" and torch.is_autocast_enabled(kind)
+
+
+def in_full_precision(x: torch.Tensor, call: Callable[[], T]) -> T:
+    """``call()`` with autocast switched off where `x` lives: it would take matrix products to half precision."""
+    if not autocast_enabled(x):
+        return call()
+    with torch.autocast(x.device.type, enabled=False):
+        return call()
 
 
 def check_last_axis(name: str, x: torch.Tensor, of: str, what: object, dim: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from lemmata_core import InvalidInput
 
 from cg_tensorproduct.coupling import triangle
-from cg_tensorproduct.irreps import Irreps
+from cg_tensorproduct.irreps import Irreps, occupied_irreps
 from cg_tensorproduct.paths import check_choice, irrep_scale, wanted_irreps
 
 MODES = ("uvw", "uvu", "uvv", "uuw", "uuu", "uvuv", "uvu<v", "u<vw")
@@ -38,6 +38,15 @@ class Instruction(NamedTuple):
     def numel(self) -> int:
         """Number of weights."""
         return prod(self.path_shape) if self.has_weight else 0
+
+
+def occupied_terms(irreps_in1: object, irreps_in2: object, irreps_out: object) -> tuple[Irreps, Irreps, Irreps]:
+    """Inputs and output of a product, none of them empty."""
+    return (
+        occupied_irreps("irreps_in1", irreps_in1),
+        occupied_irreps("irreps_in2", irreps_in2),
+        occupied_irreps("irreps_out", irreps_out),
+    )
 
 
 def normalised_instructions(

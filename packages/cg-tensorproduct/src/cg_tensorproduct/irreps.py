@@ -316,6 +316,23 @@ class Irreps(tuple[MulIrrep, ...]):
         return "+".join(repr(term) for term in self)
 
 
+def occupied_irreps(name: str, irreps: object) -> Irreps:
+    """The argument `name` of a product as `Irreps`.
+
+    Raises
+    ------
+    InvalidInput
+        If it does not parse, or stands for vectors without components: a product of nothing is a mistake upstream.
+    """
+    try:
+        parsed = Irreps(irreps)
+    except InvalidInput as err:
+        raise InvalidInput(f"{name}: {str(err).partition(': ')[2]}") from None
+    if parsed.dim == 0:
+        raise InvalidInput.argument(name, expected="at least one irrep with a multiplicity > 0", got=f"'{parsed}'")
+    return parsed
+
+
 def _parse(irreps: object) -> list[MulIrrep]:
     # other libraries' classes are iterable too, but only their text is sure to mean the same
     foreign = type(irreps).__name__ in ("Irreps", "Irrep")

@@ -12,6 +12,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.timing import PairedTiming, growth, paired
 
 from cg_tensorproduct.full import FullTensorProduct
+from cg_tensorproduct.instructions import fully_connected, occupied_terms
 from cg_tensorproduct.irreps import Irreps
 from cg_tensorproduct.signals import SignalTensorProduct
 from cg_tensorproduct.tensor_product import FullyConnectedTensorProduct
@@ -182,7 +183,11 @@ def bench_fully_connected(
 ) -> Table:
     """One fully connected product."""
     o3 = peer_module(peer) if peer else None
-    ours = FullyConnectedTensorProduct(irreps_in1, irreps_in2, irreps_out)
+    terms = occupied_terms(irreps_in1, irreps_in2, irreps_out)
+    if not fully_connected(*terms):
+        expected = f"an irrep that {terms[0]} x {terms[1]} contains"
+        raise InvalidInput.argument("irreps_out", expected=expected, got=str(terms[2]))
+    ours = FullyConnectedTensorProduct(*terms)
     theirs = o3.FullyConnectedTensorProduct(irreps_in1, irreps_in2, irreps_out) if o3 else None
     inputs = [torch.randn(batch, ours.irreps_in1.dim), torch.randn(batch, ours.irreps_in2.dim)]
     return Table((_row("fully connected", ours, theirs, inputs, repeats),), {}, _version(peer))

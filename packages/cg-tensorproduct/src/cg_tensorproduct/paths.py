@@ -16,7 +16,7 @@ from lemmata_core import InvalidInput
 from numpy.typing import NDArray
 
 from cg_tensorproduct.coupling import blocks, first_m1
-from cg_tensorproduct.irreps import Irrep, Irreps
+from cg_tensorproduct.irreps import Irrep, Irreps, occupied_irreps
 
 NORMALIZATIONS = ("component", "norm", "none")
 LAYOUTS = ("mul_ir", "ir_mul")
@@ -97,8 +97,7 @@ class FullPaths:
         )
         grouped: dict[tuple[int, int], list[Path]] = {}
         for path in self.paths:
-            if columns_out[path.i_out].size:
-                grouped.setdefault((path.i1, path.i2), []).append(path)
+            grouped.setdefault((path.i1, path.i2), []).append(path)
         pairs = tuple(
             Pair(
                 paths[0].l1,
@@ -141,9 +140,11 @@ def full_paths(
     Raises
     ------
     InvalidInput
-        If irreps do not parse, the normalisation is unknown, or the filter names an irrep that no path reaches.
+        If irreps do not parse or are empty, the normalisation is unknown, or the filter names nothing or an irrep that
+        no path reaches.
     """
-    in1, in2 = Irreps(irreps_in1).simplify(), Irreps(irreps_in2).simplify()
+    in1 = occupied_irreps("irreps_in1", irreps_in1).simplify()
+    in2 = occupied_irreps("irreps_in2", irreps_in2).simplify()
     normalization = check_choice("irrep_normalization", irrep_normalization or "component", NORMALIZATIONS)
     found: list[tuple[int, int, Irrep]] = [
         (i1, i2, ir) for i1, (_, ir1) in enumerate(in1) for i2, (_, ir2) in enumerate(in2) for ir in ir1 * ir2
@@ -163,15 +164,17 @@ def wanted_irreps(filter_ir_out: Iterable[object], reachable: Iterable[Irrep]) -
     Raises
     ------
     InvalidInput
-        If it is no collection of irreps, or names one that is not `reachable`.
+        If it is no collection of irreps, is empty, or names one that is not `reachable`.
     """
     if isinstance(filter_ir_out, (str, Irrep)) or not isinstance(filter_ir_out, Iterable):
         expected = "a list of irreps such as ['0e', '1o']"
         raise InvalidInput.argument("filter_ir_out", expected=expected, got=repr(filter_ir_out))
     if type(filter_ir_out).__name__ == "Irreps":
-        wanted = {ir for _, ir in Irreps(filter_ir_out)}
+        wanted = {ir for mul, ir in Irreps(filter_ir_out) if mul > 0}
     else:
         wanted = {Irrep(ir) for ir in filter_ir_out}  # type: ignore[arg-type]
+    if not wanted:
+        raise InvalidInput.argument("filter_ir_out", expected="at least one irrep, or None for all", got="none")
     possible = set(reachable)
     for ir in wanted - possible:
         listed = ", ".join(map(str, sorted(possible))) or "none"

@@ -109,8 +109,6 @@ class BlockedPlan:
             block = z[at : at + group.z_rows].reshape(count, n, group.copies * 2 * batch)
             parts.append(torch.bmm(group.matrix, block).reshape(count * rows * group.copies * 2, batch))
             at += group.z_rows
-        if not parts:
-            return (x.sum() + y.sum()) * x.new_zeros(batch, self.dim_out)
         return torch.cat(parts).index_select(0, self._out_row).t() * self._out_sign
 
     def _back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -123,8 +121,6 @@ class BlockedPlan:
             block = go[at : at + size].reshape(count, rows, group.copies * 2 * batch)
             parts.append(torch.bmm(group.transposed, block).reshape(group.z_rows, 2 * batch))
             at += size
-        if not parts:
-            return torch.zeros_like(x), torch.zeros_like(y)
         gz = torch.cat(parts)
         gr, gi = gz[:, :batch], gz[:, batch:]
         (xr, xi), (yr, yi) = self._x.split(x), self._y.split(y)
@@ -152,7 +148,7 @@ class BlockedPlan:
                 out[part] = self.couple(x[part], y[part])
             return out
 
-        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
+        return bounded.run(attempt, x, self.chunk, self._allow_tf32)
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``, in chunks."""
@@ -165,7 +161,7 @@ class BlockedPlan:
                 gx[part], gy[part] = self._back(x[part], y[part], g[part])
             return gx, gy
 
-        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
+        return bounded.run(attempt, x, self.chunk, self._allow_tf32)
 
 
 @dataclass(frozen=True)
@@ -197,4 +193,4 @@ def _make_block(pair: Pair, M: int, rows: BlockRows) -> _Block:
 
 
 def _concatenated(parts: list[Index], device: torch.device) -> torch.Tensor:
-    return torch.as_tensor(np.concatenate(parts) if parts else np.zeros(0, int), device=device)
+    return torch.as_tensor(np.concatenate(parts), device=device)

@@ -59,7 +59,7 @@ class DensePlan:
                 torch.mm(_outer(x[part], y[part]), self.matrix, out=out[part])
             return out
 
-        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
+        return bounded.run(attempt, x, self.chunk, self._allow_tf32)
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``."""
@@ -72,7 +72,7 @@ class DensePlan:
                 gx[part], gy[part] = self._back(x[part], y[part], g[part])
             return gx, gy
 
-        return bounded.run(attempt, x.shape[0], self.chunk, self._allow_tf32)
+        return bounded.run(attempt, x, self.chunk, self._allow_tf32)
 
 
 def _outer(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

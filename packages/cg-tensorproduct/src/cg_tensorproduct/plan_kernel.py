@@ -76,7 +76,7 @@ class _Tables:
         self._real = real
         self._pairs: list[tuple[int, ...]] = []
         self._blocks: list[tuple[int, ...]] = []
-        self._rows: list[Index] = [np.zeros((0, 2), int)]
+        self._rows: list[Index] = []
         self._paths: list[tuple[int, ...]] = []
         self._A: list[NDArray[np.float64]] = []
         self._entries = self._row_count = self.multiply_adds = 0
@@ -111,7 +111,7 @@ class _Tables:
         self._pairs.append((int(pair.rows1[0, 0]), u, c1, int(pair.rows2[0, 0]), v, c2, *copies, *ends))
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        A: NDArray[Any] = np.concatenate([np.zeros(0), *self._A]).astype(self._real)
+        A: NDArray[Any] = np.concatenate(self._A).astype(self._real)
         return (
             table(self._pairs, 12),
             table(self._blocks, 8),

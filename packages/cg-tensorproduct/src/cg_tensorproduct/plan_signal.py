@@ -28,19 +28,17 @@ class SignalPlan:
 
     def __init__(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> None:
         self.dim1, self.dim2, self.dim_out = problem.dim1, problem.dim2, problem.dim_out
-        largest = max((pair.l1 + pair.l2 for pair in problem.pairs), default=0)
+        largest = max(pair.l1 + pair.l2 for pair in problem.pairs)
         if largest > LARGEST_DEGREE:
             expected = f"'blocked' or 'kernel' for l1 + l2 > {LARGEST_DEGREE}, too large for a grid"
             raise InvalidInput.argument("algorithm", expected=expected, got=f"'signal' with l1 + l2 = {largest}")
         self._pairs = [_SignalPair(pair, dtype, device) for pair in problem.pairs]
-        order = np.argsort(np.concatenate([np.zeros(0, int), *(made.columns for made in self._pairs)]))
+        order = np.argsort(np.concatenate([made.columns for made in self._pairs]))
         self._order = torch.as_tensor(order, device=device)
         self.handle = register(self)
 
     def couple(self, x: Tensor, y: Tensor) -> Tensor:
         """Product of rows: [B, dim1], [B, dim2] -> [B, dim_out]."""
-        if not self._pairs:
-            return (x.sum() + y.sum()) * x.new_zeros(x.shape[0], self.dim_out)
         return torch.cat([made.couple(x, y) for made in self._pairs], 1).index_select(1, self._order)
 
     def run_couple(self, x: Tensor, y: Tensor) -> Tensor:

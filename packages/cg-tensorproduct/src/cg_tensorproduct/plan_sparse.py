@@ -18,7 +18,7 @@ class SparsePlan:
 
     def __init__(self, problem: Problem, dtype: torch.dtype, device: torch.device) -> None:
         self.dim1, self.dim2, self.dim_out = problem.dim1, problem.dim2, problem.dim_out
-        parts: list[tuple[np.ndarray, ...]] = [(np.zeros(0, int),) * 3 + (np.zeros(0),)]
+        parts: list[tuple[np.ndarray, ...]] = []
         for pair in problem.pairs:
             for l3, scale, out in zip(pair.l3, pair.scale, pair.out):
                 w = clebsch_gordan(pair.l1, pair.l2, l3) * (scale / np.sqrt(2 * l3 + 1))

@@ -131,7 +131,7 @@ class SignalTensorProduct(nn.Module):
         ----------
         x : Tensor [..., channels, (lmax1 + 1)^2]
         y : Tensor [..., channels, (lmax2 + 1)^2]
-            Same dtype and device; the other axes broadcast.
+            Same dtype and device; the other axes broadcast. Half precision computes in float32.
 
         Returns
         -------
@@ -151,7 +151,7 @@ class SignalTensorProduct(nn.Module):
         batch = torch.broadcast_shapes(x.shape[:-1], (self.channels,))
         x, y = x.expand(*batch, x.shape[-1]), y.expand(*batch, y.shape[-1])
         tables = self._store.get(self.transform, work, x.device)
-        found = {half: self._half(half, tables, x, y).to(out) for half in self.halves}
+        found = inputs.in_full_precision(x, lambda: {h: self._half(h, tables, x, y).to(out) for h in self.halves})
         return SignalOutput(found.get("even"), found.get("odd"))
 
     def _half(self, half: str, tables: _Tables, x: Tensor, y: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from cg_tensorproduct.irreps import Irreps
 from cg_tensorproduct.paths import Pair, Problem
 from cg_tensorproduct.plans import HAS_NUMBA, build_plan
 from cg_tensorproduct.store import Store
-from cg_tensorproduct.tuning import pick, tuning_state
+from cg_tensorproduct.tuning import COMPILED_BATCH, pick, tuning_state
 from cg_tensorproduct.wigner import wigner_3j
 
 Tensor = torch.Tensor
@@ -113,8 +113,6 @@ class Tables:
             for z in out[k][1:]:
                 total = total + z
             columns.append((total.transpose(1, 2) if self._layout == "mul_ir" else total).flatten(1))
-        if not columns:
-            return x.new_zeros(x.shape[0], 0)
         return torch.cat(columns, 1)
 
 
@@ -181,7 +179,7 @@ class _Channelwise:
     def _choice(self, x: Tensor, y: Tensor, *, inference: bool) -> str:
         native = self._native and ops.native_allowed(x, y, inference=inference)
         if torch.compiler.is_compiling():
-            return pick(self._costs, x.shape[0], x.dtype, x.device, native=native, measured=False)
+            return pick(self._costs, COMPILED_BATCH * self._mul, x.dtype, x.device, native=native, measured=False)
         gradients = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)
         key = x.shape[0], native, gradients
         chosen = self._chosen.get(key)

@@ -13,8 +13,14 @@ from torch import nn
 
 from cg_tensorproduct import inputs, weighted
 from cg_tensorproduct.full import drop_generated_code
-from cg_tensorproduct.instructions import Instruction, elementwise, fully_connected, normalised_instructions
-from cg_tensorproduct.irreps import Irreps
+from cg_tensorproduct.instructions import (
+    Instruction,
+    elementwise,
+    fully_connected,
+    normalised_instructions,
+    occupied_terms,
+)
+from cg_tensorproduct.irreps import occupied_irreps
 from cg_tensorproduct.paths import LAYOUTS, check_choice
 from cg_tensorproduct.plans import HAS_NUMBA
 from cg_tensorproduct.store import Store
@@ -63,7 +69,7 @@ class TensorProduct(nn.Module):
     Raises
     ------
     InvalidInput
-        If irreps do not parse or an instruction is impossible.
+        If irreps do not parse or are empty, or an instruction is impossible.
     """
 
     def __init__(
@@ -89,7 +95,7 @@ class TensorProduct(nn.Module):
     ) -> None:
         super().__init__()
         dtype, device = inputs.check_options(dtype, device)
-        terms = Irreps(irreps_in1), Irreps(irreps_in2), Irreps(irreps_out)
+        terms = occupied_terms(irreps_in1, irreps_in2, irreps_out)
         self.irreps_in1, self.irreps_in2, self.irreps_out = terms
         self.instructions: list[Instruction] = normalised_instructions(
             terms, instructions, (in1_var, in2_var, out_var), irrep_normalization, path_normalization
@@ -129,7 +135,8 @@ class TensorProduct(nn.Module):
         x2 : Tensor [..., irreps_in2.dim]
             Same dtype and device; the batch axes broadcast. Half precision computes in float32.
         weight : Tensor [weight_numel] or [..., weight_numel], or a list of views, optional
-            Needed unless the module owns its weights; one set, or one a sample if ``shared_weights=False``.
+            Needed unless the module owns its weights; one set, or one a sample if ``shared_weights=False``. The
+            module's own weights are cast to the inputs' dtype, those given must have it.
 
         Returns
         -------
@@ -148,7 +155,7 @@ class TensorProduct(nn.Module):
         if self.validate:
             inputs.check_finite("x1", x1)
             inputs.check_finite("x2", x2)
-        w = self._weight(weight, x1)
+        w = self._weight(weight, x1, x2)
         x1, x2 = inputs.broadcast("x1", x1, "x2", x2)
         if not self.shared_weights:
             x1, w = inputs.broadcast("x1", x1, "weight", w)
@@ -159,11 +166,7 @@ class TensorProduct(nn.Module):
         x1, x2, w = x1.reshape(rows, dim1).to(work), x2.reshape(rows, dim2).to(work), w.to(work)
         w = w.reshape(-1) if self.shared_weights else w.reshape(rows, self.weight_numel)
         tables = self._store.get(self._choice(x1, x2, w), work, x1.device)
-        if inputs.autocast_enabled(x1):
-            with torch.autocast(x1.device.type, enabled=False):
-                z = tables.product(x1, x2, w, inference=self.inference)
-        else:
-            z = tables.product(x1, x2, w, inference=self.inference)
+        z = inputs.in_full_precision(x1, lambda: tables.product(x1, x2, w, inference=self.inference))
         return z.to(out).view(*batch, dim_out)
 
     def choice(self, batch: int, dtype: torch.dtype, device: torch.device, *, gradients: bool = False) -> str:
@@ -205,7 +208,7 @@ class TensorProduct(nn.Module):
         sizes = [(term[i].mul, term[i].ir.dim) for term, i in zip(terms, ins.terms)]
         return weighted.multiply_adds(ins.connection_mode, *sizes)
 
-    def _weight(self, weight: Tensor | list[Tensor] | None, x1: Tensor) -> Tensor:
+    def _weight(self, weight: Tensor | list[Tensor] | None, x1: Tensor, x2: Tensor) -> Tensor:
         if weight is None:
             if self.weight_numel > 0 and not self.internal_weights:
                 got = "nothing, and the module has no internal weights"
@@ -219,8 +222,9 @@ class TensorProduct(nn.Module):
         if isinstance(weight, (list, tuple)):
             weight = self._joined(weight)
         inputs.check_tensor("weight", weight)
-        fits = weight.shape[-1:] == (self.weight_numel,) and (weight.dim() == 1) == self.shared_weights
-        if not fits:
+        one_sample = x1.dim() == x2.dim() == 1  # as under vmap: then one set is a set for each sample
+        fits = weight.dim() == 1 if self.shared_weights else weight.dim() > 1 or one_sample
+        if weight.shape[-1:] != (self.weight_numel,) or not fits:
             shape = f"({self.weight_numel},)" if self.shared_weights else f"(..., {self.weight_numel})"
             raise InvalidInput.argument("weight", expected=f"shape {shape}", got=f"shape {tuple(weight.shape)}")
         inputs.check_same("x1", x1, "weight", weight)
@@ -244,8 +248,7 @@ class TensorProduct(nn.Module):
 
     def _mask(self) -> Tensor:
         reached = {ins.i_out for ins in self.instructions if ins.path_weight != 0 and 0 not in ins.path_shape}
-        parts = [torch.full((term.dim,), float(i in reached)) for i, term in enumerate(self.irreps_out)]
-        return torch.cat(parts) if parts else torch.ones(0)
+        return torch.cat([torch.full((term.dim,), float(i in reached)) for i, term in enumerate(self.irreps_out)])
 
     def weight_view_for_instruction(self, instruction: int, weight: Tensor | None = None) -> Tensor:
         """The weights of one instruction, as a view of shape [..., *path_shape]."""
@@ -292,7 +295,7 @@ class FullyConnectedTensorProduct(TensorProduct):
         path_normalization: str | None = None,
         **options: Any,
     ) -> None:
-        terms = Irreps(irreps_in1), Irreps(irreps_in2), Irreps(irreps_out)
+        terms = occupied_terms(irreps_in1, irreps_in2, irreps_out)
         instructions = fully_connected(*terms)
         reached = {entry[2] for entry in instructions}
         missed = [str(term) for k, term in enumerate(terms[2]) if k not in reached and term.mul > 0]
@@ -328,7 +331,8 @@ class ElementwiseTensorProduct(TensorProduct):
         irrep_normalization: str | None = "component",
         **options: Any,
     ) -> None:
-        in1, in2 = Irreps(irreps_in1).simplify(), Irreps(irreps_in2).simplify()
+        in1 = occupied_irreps("irreps_in1", irreps_in1).simplify()
+        in2 = occupied_irreps("irreps_in2", irreps_in2).simplify()
         if in1.num_irreps != in2.num_irreps:
             expected = f"as many irreps as irreps_in1 ({in1.num_irreps})"
             raise InvalidInput.argument("irreps_in2", expected=expected, got=f"{in2.num_irreps} in {in2}")

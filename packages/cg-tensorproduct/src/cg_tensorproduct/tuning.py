@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 BUDGET_SECONDS = 0.05  # of one `autotune`, shared by its candidates; three calls of each are made in any case
 MOST_CANDIDATES = 3
+# A compiled graph serves every batch (its size may be a symbol, and a choice between algorithms cannot depend on that).
+COMPILED_BATCH = 64
 NAMES = ("dense", "blocked", "kernel", "torch")
 
 
