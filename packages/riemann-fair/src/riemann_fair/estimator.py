@@ -60,7 +60,8 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
     combine : {"concat", "intersect"}
     missing : {"error", "ignore", "group"}
     isolated : {"assign", "noise", "error"}
-        Nodes without edges: to the cluster where their group is most under-represented; -1; refused.
+        Nodes without edges: to the cluster where their group is most under-represented; -1; refused. The bounds of
+        ``assign_labels="fair"`` are on the nodes with edges.
     directed : {"error", "symmetrize"}
     min_group_size : int
     tol : float
