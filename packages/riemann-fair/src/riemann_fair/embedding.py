@@ -25,7 +25,7 @@ SOLVERS = (
     "auto", "dense", "lanczos", "fast-lanczos", "block-krylov", "shift-invert", "chebyshev", "rcg", "radmm", "pymanopt",
 )  # fmt: skip
 
-PARAMS = {"radmm": RADMMParams, "rcg": RCGParams}
+PARAMS: dict[str, type] = {"radmm": RADMMParams, "rcg": RCGParams}
 SINGLE_VECTOR = ("lanczos", "fast-lanczos", "shift-invert")
 
 # `auto`, by size and mean degree. Measured (benchmarks/bench_embedding.py, ratio to projected eigsh): block model of
