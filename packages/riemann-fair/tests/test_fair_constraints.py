@@ -112,6 +112,12 @@ def test_unusable_groups(groups, words):
         read_groups(groups)
 
 
+@pytest.mark.parametrize("degrees", [[1.0, 2.0], ["a", "b", "c"], [1.0, np.nan, 1.0], [1.0, -1.0, 1.0]])
+def test_degrees_that_cannot_be_used(degrees):
+    with pytest.raises(InvalidInput, match="degrees"):
+        constraint_matrix([0, 1, 1], degrees=degrees)
+
+
 def test_length_is_checked_and_named():
     with pytest.raises(InvalidInput, match="groups: expected one label for each of the 4 nodes, got 3"):
         read_groups([0, 1, 0], 4)

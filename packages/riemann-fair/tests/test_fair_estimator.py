@@ -7,10 +7,20 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from lemmata_core import InvalidInput
-from riemann_fair import FairSpectralClustering, average_balance, balance, clustering_error, modified_sbm
+from riemann_fair import (
+    FairSpectralClustering,
+    RADMMParams,
+    RCGParams,
+    average_balance,
+    balance,
+    clustering_error,
+    modified_sbm,
+)
 from sklearn.base import clone
 from sklearn.cluster import SpectralClustering
 from sklearn.datasets import make_blobs, make_circles, make_moons
+from sklearn.metrics import euclidean_distances
+from sklearn.neighbors import kneighbors_graph, sort_graph_by_row_values
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -118,9 +128,24 @@ def test_features_pipelines_clone_and_frames():
     assert clustering_error(labels, y) < 0.1
     rbf = FairSpectralClustering(3, affinity="rbf", random_state=0).fit_predict(X, sensitive_features=groups)
     assert clustering_error(rbf, y) < 0.1
-    graph = FairSpectralClustering(3, random_state=0).fit(X).affinity_matrix_
-    again = FairSpectralClustering(3, affinity="precomputed_nearest_neighbors", random_state=0).fit_predict(graph)
-    assert clustering_error(again, y) < 0.1
+
+
+def test_precomputed_neighbours_are_distances_as_in_scikit_learn():
+    X, _ = make_blobs(150, centers=3, cluster_std=2.5, random_state=0)
+    own = FairSpectralClustering(3, n_neighbors=8, random_state=0).fit(X)
+    # More neighbours than are asked for, the far ones with the large distances.
+    for distances in (
+        sort_graph_by_row_values(kneighbors_graph(X, 30, mode="distance", include_self=True)),
+        kneighbors_graph(X, 30, mode="distance", include_self=True).tocoo(),
+        euclidean_distances(X),
+    ):
+        options = {"affinity": "precomputed_nearest_neighbors", "n_neighbors": 8, "random_state": 0}
+        found = FairSpectralClustering(3, **options).fit(distances)
+        assert abs(found.affinity_matrix_ - own.affinity_matrix_).max() == 0
+        if sp.issparse(distances) and distances.format == "coo":
+            continue  # scikit-learn warns of what is not sorted
+        peer = SpectralClustering(3, **options).fit(distances)
+        assert ((peer.affinity_matrix_ > 0) != (found.affinity_matrix_ > 0)).nnz == 0
 
 
 @pytest.mark.parametrize("combine", ["concat", "intersect"])
@@ -209,6 +234,11 @@ def test_from_edges():
     assert clustering_error(found.labels_, graph.labels) <= 0.02
 
 
+def test_an_edge_list_is_a_precomputed_graph():
+    with pytest.raises(InvalidInput, match="affinity"):
+        FairSpectralClustering.from_edges([[0, 1], [1, 2]], n_clusters=2, affinity="rbf")
+
+
 def test_directed_graphs_are_refused_or_symmetrised():
     W = modified_sbm(300, 2, 3, rng=0)
     one_way = sp.csr_array(sp.triu(W.affinity, 1))
@@ -234,7 +264,7 @@ def bad(entry, value):
         ({}, np.zeros((4, 4)), None, "all degrees 0"),
         ({}, np.ones((6, 6), dtype=bool), None, "boolean"),
         ({}, bad((0, 0), 0.0), [0, 1], "40 nodes"),
-        ({"n_clusters": 41}, bad((0, 0), 0.0), None, "at most 40"),
+        ({"n_clusters": 41}, bad((0, 0), 0.0), None, "n_clusters: expected at most 40"),
         ({"n_clusters": 2}, bad((0, 0), 0.0), np.arange(40), "only 1 fair dimensions"),
         ({"n_clusters": 0}, bad((0, 0), 0.0), None, "n_clusters"),
         ({"balance_tol": -0.1}, bad((0, 0), 0.0), None, "balance_tol"),
@@ -246,6 +276,14 @@ def bad(entry, value):
         ({"tol": 0.0}, bad((0, 0), 0.0), None, "tol"),
         ({"dtype": "float16"}, bad((0, 0), 0.0), None, "dtype"),
         ({"solver": "lanczos", "tolerance": 0.1}, bad((0, 0), 0.0), np.arange(40) % 2, "radmm"),
+        ({"solver_params": RCGParams(), "tolerance": 0.1}, bad((0, 0), 0.0), np.arange(40) % 2, "solver_params"),
+        ({"solver_params": RADMMParams(), "solver": "lanczos"}, bad((0, 0), 0.0), None, "solver_params"),
+        ({"solver_params": RADMMParams(), "solver": "pymanopt"}, bad((0, 0), 0.0), None, "an optimizer"),
+        ({"dtype": "flaot64"}, bad((0, 0), 0.0), None, "dtype"),
+        ({"combine": "join"}, bad((0, 0), 0.0), None, "combine"),
+        ({"missing": "drop"}, bad((0, 0), 0.0), None, "missing"),
+        ({}, bad((0, 0), 0.0), 3, "sensitive_features: expected labels"),
+        ({"affinity": "precomputed_nearest_neighbors"}, np.ones((4, 3)), None, "square"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(options, X, groups, words):
@@ -267,7 +305,7 @@ def test_stopping_leaves_the_estimator_unfitted(dominant, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(estimator, "fair_embedding", interrupted)
+    monkeypatch.setattr(estimator, "embed", interrupted)
     fresh = model()
     with pytest.raises(KeyboardInterrupt):
         fresh.fit(dominant.affinity, sensitive_features=dominant.groups)

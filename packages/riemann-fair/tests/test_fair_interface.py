@@ -11,7 +11,7 @@ import pytest
 from lemmata_core import InvalidInput, Scale
 from riemann_fair import claims, load_graph, modified_sbm
 from riemann_fair.cli import main
-from riemann_fair.files import read_edges, read_group_table
+from riemann_fair.files import read_edges, read_group_table, read_labels
 from typer.testing import CliRunner
 
 
@@ -103,17 +103,76 @@ def test_a_node_without_an_edge_or_a_label(tmp_path):
         ("0,1\n1,2\n", "id,g\n0,a\n1,b\n", "missing labels"),
         ("0,1,x\n1,2,y\n", "id,g\n0,a\n1,b\n2,a\n", "numbers as weights"),
         ("0,1,-1\n1,2,1\n", "id,g\n0,a\n1,b\n2,a\n", "non-negative"),
+        ("0,1,1,1700000000\n1,2,1,1700000001\n", "id,g\n0,a\n1,b\n2,a\n", "an optional weight"),
+        ("0,1\n1,2\n", "id,g,g\n0,a,b\n", "g twice"),
+        ("0,1\n1,2\n", "id,g\n0,a\n1,b\n2,a\n", "n_clusters: expected at most 2"),
     ],
 )
 def test_files_that_cannot_be_used_end_in_one_line(tmp_path, edges, groups, words):
     (tmp_path / "edges.csv").write_text(edges)
     (tmp_path / "groups.csv").write_text(groups)
     files = [tmp_path / "edges.csv", tmp_path / "groups.csv"]
-    found = CliRunner().invoke(main, ["cluster", *map(str, files), "-k", "2", "--out", str(tmp_path / "out.csv")])
+    found = CliRunner().invoke(main, ["cluster", *map(str, files), "-k", "3", "--out", str(tmp_path / "out.csv")])
     assert found.exit_code == 2
     assert words in found.stderr
     assert found.stderr.count("\n") == 1
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_ids_with_leading_zeros_keep_them(tmp_path):
+    (tmp_path / "edges.csv").write_text("".join(f"{i:03d},{(i + 1) % 8:03d}\n" for i in range(8)))
+    (tmp_path / "groups.csv").write_text("# drawn by lot\nid;g\n" + "".join(f"{i:03d};{i % 2}\n" for i in range(8)))
+    run("cluster", tmp_path / "edges.csv", tmp_path / "groups.csv", "-k", 2, "--regularization", "auto",
+        "--out", tmp_path / "out.csv")  # fmt: skip
+    assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("000,")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("ragged.csv", "x,y,sex\n1,2,f\n1,2\n", "3 columns, got 2 in row 3"),
+        ("groups.csv", "sex\nf\nm\nf\n", "a feature column"),
+        ("header.csv", "x,sex\n", "two rows at least"),
+        ("missing.csv", "x,sex\n1,f\nnan,m\n2,f\n", "NaN or infinity"),
+        ("empty.csv", "x,sex\n1,f\n,m\n2,f\n", "numbers in every column"),
+        ("twice.csv", "x,x,sex\n1,2,f\n2,3,m\n", "x twice"),
+        ("fake.parquet", "no parquet", "a parquet file"),
+        ("half.csv.gz", b"\x1f\x8b\x08half", "a whole gzip file"),
+        ("nothing.csv", None, "No such file"),
+    ],
+)
+def test_features_that_cannot_be_used_end_in_one_line(tmp_path, name, content, words):
+    if content is not None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = CliRunner().invoke(main, ["cluster", str(tmp_path / name), "--features", "--groups-column", "sex"])
+    assert found.exit_code == 2
+    assert words in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("id,cluster\n0,0\n0,1\n1,1\n2,0\n", "each id once"),
+        ("id,cluster\n0,x\n1,1\n2,0\n", "whole numbers"),
+        ("0,1\n1,0\n2,0\n", "columns id and cluster"),
+        ("id,cluster\n0,0\n", "a cluster for every node"),
+        ("id,cluster\n0,-1\n1,-1\n2,-1\n", "noise only"),
+        ("", "columns id and cluster"),
+    ],
+)
+def test_labels_that_cannot_be_used_end_in_one_line(tmp_path, content, words):
+    files = {"edges.csv": "0,1\n1,2\n", "labels.csv": content, "groups.csv": "id,g\n0,a\n1,b\n2,a\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    found = CliRunner().invoke(main, ["report", *(str(tmp_path / name) for name in files)])
+    assert found.exit_code == 2
+    assert words in found.stderr
+
+
+def test_label_columns_are_found_by_name(tmp_path):
+    (tmp_path / "labels.csv").write_text("cluster,id\n5,a\n7,b\n")
+    assert read_labels(tmp_path / "labels.csv") == {"a": 5, "b": 7}
 
 
 def test_an_unknown_attribute_is_named(tmp_path):

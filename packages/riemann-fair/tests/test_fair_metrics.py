@@ -103,6 +103,8 @@ def test_lengths_that_do_not_agree(cliques):
         normalized_cut(cliques, [0, 1])
     with pytest.raises(InvalidInput, match="at least one cluster"):
         balance([-1, -1], [0, 1])
+    with pytest.raises(InvalidInput, match="groups: expected a known group"):
+        fairness_report(None, [-1, 0, 0], ["a", None, None])
 
 
 def test_the_block_models_probabilities():

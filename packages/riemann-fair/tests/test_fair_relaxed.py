@@ -56,6 +56,20 @@ def test_the_path_falls_from_fair_to_plain(graph):
     assert path.plot().axes
 
 
+def test_an_eigensolver_that_gives_up_leaves_a_bound_that_holds(graph, monkeypatch):
+    from riemann_fair import dual
+
+    def given_up(*args):
+        raise dual.spla.ArpackNoConvergence("no", np.zeros(0), np.zeros((600, 0)))
+
+    monkeypatch.setattr(dual, "_dual", given_up)
+    # Without its certificate the answer is not called converged.
+    with pytest.warns(UserWarning, match="max_iter"):
+        found = fair_embedding(graph.affinity, graph.groups, 4, tolerance=0.5, rng=0)
+    assert found.lower_bound == 0
+    assert found.fairness_violation <= 0.5 + 1e-6
+
+
 def test_a_path_needs_groups(graph):
     with pytest.raises(InvalidInput, match="groups"):
         fairness_path(graph.affinity, None, 4)

@@ -258,6 +258,31 @@ def test_constants_that_cannot_be_used_are_refused(change):
         RADMMParams(**change)
 
 
+def test_radmm_keeps_a_limit_of_iterations(dominant):
+    with pytest.warns(UserWarning, match="max_iter"):
+        found = fair_embedding(dominant.affinity, dominant.groups, 4, solver="radmm", max_iter=3, rng=0)
+    assert (found.status, found.n_iter) == ("max_iter", 3)
+
+
+def test_radmm_is_patient_with_small_graphs():
+    # Gaps of a few per cent: full fairness needs more outer iterations than a large graph is given.
+    graph = modified_sbm(45, 3, 3, probs=(0.5, 0.4, 0.4, 0.3), rng=0)
+    exact = fair_embedding(graph.affinity, graph.groups, 4, solver="dense")
+    for seed in range(5):
+        found = fair_embedding(graph.affinity, graph.groups, 4, solver="radmm", rng=seed)
+        assert found.status == "converged"
+        assert found.objective == pytest.approx(exact.objective, rel=1e-3)
+
+
+def test_pymanopt_goes_as_far_as_it_is_asked():
+    graph = modified_sbm(90, 3, 3, rng=0)
+    found = fair_embedding(graph.affinity, graph.groups, 3, solver="pymanopt", tol=1e-8, rng=0)
+    assert found.status == "converged"
+    assert found.residuals.max() <= 2e-8
+    with pytest.warns(UserWarning, match="not_converged"):
+        fair_embedding(graph.affinity, graph.groups, 3, solver="pymanopt", max_iter=1, rng=0)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_radmm_without_groups_reaches_the_plain_optimum(seed):
     # A void constraint has no residual to stop at.

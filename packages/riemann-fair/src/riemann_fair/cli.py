@@ -35,6 +35,13 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _tau(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def _graph(edges: Path, groups: Path, attribute: str) -> tuple[Any, np.ndarray, dict[str, list[str | None]]]:
     """Affinity, ids and attributes; a node of the group table without an edge is an isolated node."""
     listed = read_edges(edges)
@@ -72,7 +79,7 @@ def cluster(
     ] = 0.1,
     tolerance: Annotated[float, typer.Option(help="Allowed violation of the embedding.")] = 0.0,
     constraint: Annotated[str, typer.Option(help="count, plain or volume.")] = "count",
-    regularization: Annotated[float, typer.Option(help="tau of the regularised affinity.")] = 0.0,
+    regularization: Annotated[str, typer.Option(help='tau of the regularised affinity, or "auto".')] = "0",
     solver: Annotated[str, typer.Option(help="See the documentation of fair_embedding.")] = "auto",
     tol: Annotated[float, typer.Option(help="Largest residual of the embedding.")] = 1e-3,
     missing: Missing = "error",
@@ -99,7 +106,7 @@ def cluster(
         tolerance=tolerance,
         assign_labels=assign,
         balance_tol=balance_tol,
-        regularization=regularization,
+        regularization=_tau(regularization),
         combine=combine,
         missing=missing,
         tol=tol,

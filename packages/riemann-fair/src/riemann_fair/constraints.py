@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 
 from riemann_fair.groups import Groups, read_groups
 
@@ -85,9 +85,9 @@ def constraint_matrix(
     """
     check_constraint(constraint)
     table = read_groups(groups, combine=combine, missing=missing)
-    d = None if degrees is None else np.asarray(degrees, dtype=np.float64)
-    if d is not None and (d.shape != (table.n,) or not np.isfinite(d).all() or (d < 0).any()):
-        raise InvalidInput.argument("degrees", expected=f"{table.n} finite non-negative numbers", got=f"{d!r}")
+    d = None if degrees is None else check.array(degrees, "degrees", ndim=1, shape=(table.n,))
+    if d is not None and (d < 0).any():
+        raise InvalidInput.argument("degrees", expected="non-negative numbers", got=f"{d.min():g}")
     if d is None and constraint == "volume":
         raise InvalidInput.argument("degrees", expected='node degrees for constraint="volume"', got="None")
     active = np.ones(table.n, dtype=bool) if d is None else d > 0

@@ -66,7 +66,11 @@ def dual_bound(op: Operator, k: int, delta: float, mu: float, H: np.ndarray) -> 
     sides: dict[bool, np.ndarray] = {}
     best, at, X, stretch = -np.inf, mu, H, 0.02
     for _ in range(EVALUATIONS):
-        value, violation, X = _dual(op, k, delta, mu, X)
+        try:
+            value, violation, X = _dual(op, k, delta, mu, X)
+        except spla.ArpackNoConvergence:
+            # What was found before stands; nothing has an objective below 0.
+            break
         if value > best:
             best, at = value, mu
         slope = violation**2 - delta**2
@@ -82,7 +86,7 @@ def dual_bound(op: Operator, k: int, delta: float, mu: float, H: np.ndarray) -> 
         step = (1 + stretch) * mu + 1e-3 if slope > 0 else (1 - stretch) * mu - 1e-3
         stretch = min(3 * stretch, 0.9)
         mu = max(step, 0.0) if low <= step < high and len(sides) != 2 else (low + high) / 2
-    return DualBound(float(best), float(at), list(sides.values()))
+    return DualBound(max(float(best), 0.0), float(at), list(sides.values()))
 
 
 def _dual(op: Operator, k: int, delta: float, mu: float, X: np.ndarray) -> tuple[float, float, np.ndarray]:

@@ -25,6 +25,7 @@ SOLVERS = (
     "auto", "dense", "lanczos", "fast-lanczos", "block-krylov", "shift-invert", "chebyshev", "rcg", "radmm", "pymanopt",
 )  # fmt: skip
 
+PARAMS: dict[str, type] = {"radmm": RADMMParams, "rcg": RCGParams}
 SINGLE_VECTOR = ("lanczos", "fast-lanczos", "shift-invert")
 
 # `auto`, by size and mean degree. Measured (benchmarks/bench_embedding.py, ratio to projected eigsh): block model of
@@ -75,11 +76,11 @@ def fair_embedding(
     regularization : float or "auto"
         tau of ``W + (tau/n) 1 1^T``; "auto": the mean degree.
     params : RADMMParams, RCGParams, or a pymanopt optimizer, optional
-        Constants of the solver.
+        Constants of radmm, of rcg, or what pymanopt runs; the other solvers take none.
     tol : float
         Largest absolute residual (eigensolvers).
     max_iter : int, optional
-        Products or steps at most.
+        Products or steps at most; outer iterations of radmm.
     dtype : {"float64", "float32"}
         Of the result; and of the iterates in radmm and chebyshev.
     rng : numpy.random.Generator, int or None
@@ -106,20 +107,60 @@ def fair_embedding(
     began = time.perf_counter()
     with one_blas_thread():
         problem = prepare(read_affinity(affinity), groups, n_components, constraint, regularization)
-    _check_options(solver, tolerance, tol, max_iter, dtype, params, x0, (problem.n, n_components))
+    result = embed(problem, n_components, solver=solver, tolerance=tolerance, params=params, tol=tol,
+                   max_iter=max_iter, dtype=dtype, rng=rng, x0=x0, callback=callback)  # fmt: skip
+    warn_unless_converged(result, tol)
+    return replace(result, wall_time=time.perf_counter() - began)
+
+
+def embed(
+    problem: Problem,
+    k: int,
+    *,
+    solver: str,
+    tolerance: float,
+    params: Any,
+    tol: float,
+    max_iter: int | None,
+    dtype: Any,
+    rng: Any,
+    x0: np.ndarray | None = None,
+    callback: Callback | None = None,
+) -> EmbeddingResult:
+    """`fair_embedding` of a problem that was prepared, without its warning."""
+    began = time.perf_counter()
+    _check_options(solver, tolerance, tol, max_iter, dtype, x0, (problem.n, k))
     if tolerance > 0 and solver not in ("auto", "radmm"):
         raise InvalidInput.argument("solver", expected='"auto" or "radmm" with tolerance > 0', got=solver)
     if tolerance > 0 and problem.op.space.rank == 0:
         tolerance = 0.0
-    chosen = choose(solver, problem.op, n_components, tolerance)
+    chosen = choose(solver, problem.op, k, tolerance)
+    _check_params(params, chosen)
     start = None if x0 is None else np.asarray(x0, dtype=np.float64)[problem.active]
     with one_blas_thread():
         if chosen == "radmm":
-            result = _by_radmm(problem, n_components, tolerance, params, dtype, generator(rng), start, callback)
+            constants = params or RADMMParams()
+            constants = constants if max_iter is None else replace(constants, max_outer=max_iter)
+            state = radmm(problem.op, k, constants, delta=tolerance, dtype=dtype, rng=generator(rng), start=start,
+                          callback=callback)  # fmt: skip
+            result = from_state(problem, state, tolerance, constants, dtype)
         else:
-            result = _by_eigensolver(problem, n_components, chosen, params, tol, max_iter, dtype, generator(rng), start)
-    _warn_unless_converged(result, tol)
+            result = _by_eigensolver(problem, k, chosen, params, tol, max_iter, dtype, generator(rng), start)
     return replace(result, wall_time=time.perf_counter() - began)
+
+
+def _check_params(params: Any, solver: str) -> None:
+    expected = PARAMS.get(solver)
+    if params is None or (expected is not None and isinstance(params, expected)):
+        return
+    if solver == "pymanopt" and callable(getattr(params, "run", None)):
+        return
+    raise InvalidInput.argument(
+        "params (solver_params of the estimator)",
+        expected=f"None with the solver {solver}; a RADMMParams goes with radmm, a RCGParams with rcg, an optimizer "
+        "with pymanopt",
+        got=params,
+    )
 
 
 def _check_options(
@@ -128,7 +169,6 @@ def _check_options(
     tol: float,
     max_iter: int | None,
     dtype: Any,
-    params: Any,
     x0: Any,
     shape: tuple[int, int],
 ) -> None:
@@ -137,12 +177,13 @@ def _check_options(
     check.in_range(tol, "tol", 0, low_open=True)
     if max_iter is not None:
         check.positive_int(max_iter, "max_iter")
-    check.one_of(np.dtype(dtype).name, "dtype", ("float64", "float32"))
+    try:
+        given = np.dtype(dtype).name
+    except TypeError:
+        given = str(dtype)
+    check.one_of(given, "dtype", ("float64", "float32"))
     if x0 is not None:
         check.array(x0, "x0", ndim=2, shape=shape)
-    expected = {"radmm": RADMMParams, "rcg": RCGParams}.get(solver)
-    if params is not None and expected is not None and not isinstance(params, expected):
-        raise InvalidInput.argument("params", expected=f"a {expected.__name__}", got=params)
 
 
 def choose(solver: str, op: Operator, k: int, tolerance: float) -> str:
@@ -227,7 +268,7 @@ def _solve(
     if solver == "pymanopt":
         from riemann_fair.manifolds import minimise_trace
 
-        return minimise_trace(op, m, params, rng, start)
+        return minimise_trace(op, m, params, tol, max_iter, rng, start)
     from riemann_fair.fast_lanczos import fast_lanczos
 
     return fast_lanczos(op, m, tol, max_iter, rng, start)
@@ -253,21 +294,6 @@ def rayleigh_ritz(
     Y = Q @ V
     residuals = np.linalg.norm(PAQ @ V - Y * theta, axis=0)
     return Y, AQ @ V, theta, residuals, extra
-
-
-def _by_radmm(
-    problem: Problem,
-    k: int,
-    delta: float,
-    params: RADMMParams | None,
-    dtype: Any,
-    rng: np.random.Generator,
-    start: np.ndarray | None,
-    callback: Callback | None,
-) -> EmbeddingResult:
-    constants = params or RADMMParams()
-    state = radmm(problem.op, k, constants, delta=delta, dtype=dtype, rng=rng, start=start, callback=callback)
-    return from_state(problem, state, delta, constants, dtype)
 
 
 def from_state(problem: Problem, state: RADMMState, delta: float, params: RADMMParams, dtype: Any) -> EmbeddingResult:
@@ -329,7 +355,8 @@ def _finished(
     )
 
 
-def _warn_unless_converged(result: EmbeddingResult, tol: float) -> None:
+def warn_unless_converged(result: EmbeddingResult, tol: float) -> None:
+    """Say how far a run that did not converge got, to the caller's caller."""
     from lemmata_core import NotConvergedWarning
 
     if result.status in ("converged", "stopped"):

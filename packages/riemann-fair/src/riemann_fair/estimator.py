@@ -13,11 +13,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from riemann_fair.assign import cluster_qr, fair_labels, kmeans_labels
-from riemann_fair.embedding import fair_embedding
-from riemann_fair.groups import Groups, read_groups
+from riemann_fair.embedding import embed, warn_unless_converged
+from riemann_fair.groups import COMBINE_RULES, MISSING_RULES, Groups, read_groups
 from riemann_fair.laplacian import adjacency_from_edges, read_affinity
+from riemann_fair.problem import prepare
 from riemann_fair.report import FairnessReport, fairness_report
 from riemann_fair.result import EmbeddingResult
+from riemann_fair.threads import one_blas_thread
 
 AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
 ASSIGN = ("kmeans", "cluster_qr", "fair")
@@ -35,7 +37,8 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
     ----------
     n_clusters : int
     affinity : {"nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors"}
-        "rbf" is dense and refused above 20,000 rows.
+        "rbf" is dense and refused above 20,000 rows. "precomputed_nearest_neighbors": X holds distances, as sparse
+        neighbour graphs of scikit-learn do, and the graph is that of the `n_neighbors` nearest.
     n_neighbors : int
         Of the kNN graph, the point itself counted; cut to the number of rows. The graph is symmetrised by maximum.
     gamma : float
@@ -57,7 +60,8 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
     combine : {"concat", "intersect"}
     missing : {"error", "ignore", "group"}
     isolated : {"assign", "noise", "error"}
-        Nodes without edges: to the cluster where their group is most under-represented; -1; refused.
+        Nodes without edges: to the cluster where their group is most under-represented; -1; refused. The bounds of
+        ``assign_labels="fair"`` are on the nodes with edges.
     directed : {"error", "symmetrize"}
     min_group_size : int
     tol : float
@@ -180,20 +184,20 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
         lonely = affinity.d == 0
         if lonely.any() and self.isolated == "error":
             raise InvalidInput.argument("X", expected="no isolated nodes", got=f"{int(lonely.sum())} of them")
-        result = fair_embedding(
-            affinity,
-            table,
+        with one_blas_thread():
+            problem = prepare(affinity, table, self.n_clusters, self.constraint, self.regularization, "n_clusters")
+        result = embed(
+            problem,
             self.n_clusters,
             solver=self.solver,
-            constraint=self.constraint,
             tolerance=self.tolerance,
-            regularization=self.regularization,
             params=self.solver_params,
             tol=self.tol,
             max_iter=self.max_iter,
             dtype=self.dtype,
             rng=np.random.default_rng(seed),
         )
+        warn_unless_converged(result, self.tol)
         labels = self._label(result, table, ~lonely, seed)
         report = None if table is None else fairness_report(affinity, labels, table)
         if self.verbose:
@@ -250,7 +254,8 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
         FairSpectralClustering
         """
         W = adjacency_from_edges(edges, weights, n_nodes)
-        params.setdefault("affinity", "precomputed")
+        if params.setdefault("affinity", "precomputed") != "precomputed":
+            raise InvalidInput.argument("affinity", expected='"precomputed" with an edge list', got=params["affinity"])
         return cls(**params).fit(W, sensitive_features=sensitive_features)
 
     def __sklearn_tags__(self) -> Any:
@@ -266,6 +271,8 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
         check.in_range(self.gamma, "gamma", 0, low_open=True)
         check.one_of(self.assign_labels, "assign_labels", ASSIGN)
         check.one_of(self.isolated, "isolated", ISOLATED)
+        check.one_of(self.combine, "combine", COMBINE_RULES)
+        check.one_of(self.missing, "missing", MISSING_RULES)
         check.in_range(self.balance_tol, "balance_tol", 0)
         check.positive_int(self.n_init, "n_init")
         check.positive_int(self.min_group_size, "min_group_size")
@@ -285,10 +292,7 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
             )
             if self.affinity == "precomputed":
                 return X
-            G = sp.csr_array(X)
-            if G.shape[0] != G.shape[1]:
-                raise InvalidInput.argument("X", expected="a square neighbour graph", got=f"shape {G.shape}")
-            return _connectivity(G)
+            return self._nearest_of_distances(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         if self.affinity == "rbf":
             if X.shape[0] > RBF_UP_TO:
@@ -304,6 +308,17 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
         return _connectivity(
             sp.csr_array(kneighbors_graph(X, near, mode="connectivity", include_self=True, n_jobs=self.n_jobs))
         )
+
+    def _nearest_of_distances(self, X: Any) -> Any:
+        """The kNN graph of precomputed distances, in scikit-learn's sense: every stored entry is a distance."""
+        from sklearn.neighbors import NearestNeighbors, sort_graph_by_row_values
+
+        if X.shape[0] != X.shape[1]:
+            raise InvalidInput.argument("X", expected="a square matrix of distances", got=f"shape {X.shape}")
+        if sp.issparse(X):
+            X = sort_graph_by_row_values(sp.csr_matrix(X), copy=True, warn_when_not_sorted=False)
+        near = NearestNeighbors(n_neighbors=min(int(self.n_neighbors), X.shape[0]), metric="precomputed").fit(X)
+        return _connectivity(sp.csr_array(near.kneighbors_graph(X, mode="connectivity")))
 
     def _label(self, result: EmbeddingResult, table: Groups | None, active: np.ndarray, seed: int) -> np.ndarray:
         k, n = int(self.n_clusters), active.size
@@ -327,7 +342,6 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
 
 def _connectivity(G: Any) -> Any:
     """The symmetric closure of a neighbour graph: an edge where either end names the other."""
-    G.data[:] = np.abs(G.data)
     return sp.csr_array(G.maximum(G.T))
 
 

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,10 @@ class EdgeList:
 def _text(path: str | Path) -> str:
     raw = Path(path).read_bytes()
     if raw[:2] == b"\x1f\x8b":
-        raw = gzip.decompress(raw)
+        try:
+            raw = gzip.decompress(raw)
+        except (EOFError, OSError, zlib.error) as err:
+            raise InvalidInput.argument(str(path), expected="a whole gzip file", got=str(err)) from err
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as err:
@@ -57,6 +61,21 @@ def _rows(text: str, delimiter: str | None) -> Iterable[list[str]]:
     if delimiter is None:
         return (line.split() for line in lines)
     return ([cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter))
+
+
+def _table(path: str | Path) -> list[list[str]]:
+    """The rows of a table whose first row is a header of different names; all of its length."""
+    text = _text(path)
+    first = next((line for line in io.StringIO(text) if line.strip() and not line.startswith(("#", "%"))), "")
+    rows = list(_rows(text, _delimiter(first)))
+    head = rows[0] if rows else []
+    twice = next((name for name in head if head.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput.argument(str(path), expected="a header of different names", got=f"{twice} twice")
+    for i, row in enumerate(rows[1:], 2):
+        if len(row) != len(head):
+            raise InvalidInput.argument(str(path), expected=f"{len(head)} columns", got=f"{len(row)} in row {i}")
+    return rows
 
 
 def _number(text: str) -> bool:
@@ -94,16 +113,13 @@ def read_edges(path: str | Path) -> EdgeList:
     if not rows:
         raise InvalidInput.argument(str(path), expected="at least one edge", got="none")
     width = len(rows[0])
-    if width < 2 or any(len(row) != width for row in rows):
+    if not 2 <= width <= 3 or any(len(row) != width for row in rows):
         bad = next((i for i, row in enumerate(rows) if len(row) != width), 0)
         raise InvalidInput.argument(
             str(path), expected="two ids and an optional weight on every line", got=f"row {bad + 1}: {rows[bad]!r}"
         )
     ends = [row[0] for row in rows], [row[1] for row in rows]
-    try:
-        table = np.array(ends, dtype=np.int64)
-    except ValueError:
-        table = np.array(ends)
+    table = _whole_numbers(ends)
     ids, inverse = np.unique(table, return_inverse=True)
     weights = None
     if width > 2:
@@ -112,6 +128,16 @@ def read_edges(path: str | Path) -> EdgeList:
         except ValueError as err:
             raise InvalidInput.argument(str(path), expected="numbers as weights", got=str(err)) from err
     return EdgeList(ids, inverse.reshape(2, -1).T.astype(np.int64), weights)
+
+
+def _whole_numbers(ends: tuple[list[str], list[str]]) -> np.ndarray:
+    """The ids as integers where that loses nothing, else as they stand: "007" is another node than "7"."""
+    texts = np.array(ends)
+    try:
+        numbers = texts.astype(np.int64)
+    except (ValueError, OverflowError):
+        return texts
+    return numbers if (numbers.astype(texts.dtype) == texts).all() else texts
 
 
 def _is_header(rows: list[list[str]]) -> bool:
@@ -156,8 +182,7 @@ def read_group_table(path: str | Path, attributes: Sequence[str] = ()) -> GroupT
     InvalidInput
         No attribute, an unknown one, an id twice.
     """
-    text = _text(path)
-    rows = list(_rows(text, _delimiter(text.split("\n", 1)[0])))
+    rows = _table(path)
     if len(rows) < 2 or len(rows[0]) < 2:
         raise InvalidInput.argument(str(path), expected="a header, an id column and an attribute", got=f"{rows[:1]!r}")
     head = rows[0]
@@ -168,8 +193,6 @@ def read_group_table(path: str | Path, attributes: Sequence[str] = ()) -> GroupT
     at = [head.index(a) for a in wanted]
     values: dict[str, list[str]] = {}
     for i, row in enumerate(rows[1:], 2):
-        if len(row) != len(head):
-            raise InvalidInput.argument(str(path), expected=f"{len(head)} columns", got=f"{len(row)} in row {i}")
         if row[0] in values:
             raise InvalidInput.argument(str(path), expected="each id once", got=f"{row[0]} again in row {i}")
         values[row[0]] = [row[j] for j in at]
@@ -195,14 +218,9 @@ def read_features(path: str | Path, groups: Sequence[str]) -> tuple[np.ndarray, 
         An unknown column, a feature that is no number.
     """
     if Path(path).suffix == ".parquet":
-        import pandas as pd
-
-        frame = pd.read_parquet(path)
-        head = [str(c) for c in frame.columns]
-        columns = {c: ["" if pd.isna(v) else str(v) for v in frame.iloc[:, j]] for j, c in enumerate(head)}
+        head, columns = _parquet(path)
     else:
-        text = _text(path)
-        rows = list(_rows(text, _delimiter(text.split("\n", 1)[0])))
+        rows = _table(path)
         head = rows[0] if rows else []
         columns = {c: [row[j] for row in rows[1:]] for j, c in enumerate(head)}
     unknown = [g for g in groups if g not in columns]
@@ -216,25 +234,48 @@ def read_features(path: str | Path, groups: Sequence[str]) -> tuple[np.ndarray, 
         raise InvalidInput.argument(
             str(path), expected="numbers in every column but the groups'", got=str(err)
         ) from err
+    if X.ndim != 2 or X.shape[0] < 2:
+        raise InvalidInput.argument(str(path), expected="a feature column and two rows at least", got=f"{head!r}")
+    if not np.isfinite(X).all():
+        raise InvalidInput.argument(str(path), expected="finite numbers as features", got="NaN or infinity")
     return X, {g: [v or None for v in columns[g]] for g in groups}
 
 
+def _parquet(path: str | Path) -> tuple[list[str], dict[str, list[str]]]:
+    try:
+        import pandas as pd
+    except ImportError as err:
+        raise InvalidInput.argument(str(path), expected='the extra "frame" for parquet files', got=str(err)) from err
+    try:
+        frame = pd.read_parquet(path)
+    except (ValueError, ImportError) as err:
+        raise InvalidInput.argument(str(path), expected="a parquet file and pyarrow to read it", got=str(err)) from err
+    head = [str(c) for c in frame.columns]
+    return head, {c: ["" if pd.isna(v) else str(v) for v in frame.iloc[:, j]] for j, c in enumerate(head)}
+
+
 def read_labels(path: str | Path) -> dict[str, int]:
-    """Clusters by id as text, from a table with a header and the columns id and cluster.
+    """Clusters by id as text, from a table with a header and the columns id and cluster, in any place.
 
     Raises
     ------
     InvalidInput
-        A cluster that is no integer.
+        A column that is missing, an id twice, a cluster that is no integer.
     """
-    text = _text(path)
-    rows = list(_rows(text, _delimiter(text.split("\n", 1)[0])))[1:]
-    try:
-        return {row[0]: int(row[1]) for row in rows}
-    except (ValueError, IndexError) as err:
-        raise InvalidInput.argument(
-            str(path), expected="a header, then id and cluster on every line", got=str(err)
-        ) from err
+    rows = _table(path)
+    head = [name.lower() for name in rows[0]] if rows else []
+    if "id" not in head or "cluster" not in head:
+        raise InvalidInput.argument(str(path), expected="a header with the columns id and cluster", got=f"{head!r}")
+    at, of = head.index("id"), head.index("cluster")
+    found: dict[str, int] = {}
+    for i, row in enumerate(rows[1:], 2):
+        if row[at] in found:
+            raise InvalidInput.argument(str(path), expected="each id once", got=f"{row[at]} again in row {i}")
+        try:
+            found[row[at]] = int(row[of])
+        except ValueError as err:
+            raise InvalidInput.argument(str(path), expected="whole numbers as clusters", got=str(err)) from err
+    return found
 
 
 def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

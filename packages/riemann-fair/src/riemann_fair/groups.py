@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,7 +160,7 @@ def _columns(groups: Any, name: str) -> list[tuple[str, np.ndarray, list[Any] | 
         return [(str(t), _as_column(v, name), _declared(v)) for t, v in groups.items()]
     if hasattr(groups, "columns") and hasattr(groups, "iloc"):
         return [(str(t), _as_column(groups[t], name), _declared(groups[t])) for t in groups.columns]
-    values = groups if isinstance(groups, np.ndarray) else _as_array(groups)
+    values = groups if isinstance(groups, np.ndarray) else _as_array(groups, name)
     if values.ndim == 1:
         return [(str(getattr(groups, "name", None) or "group"), values, _declared(groups))]
     if values.ndim == 2:
@@ -168,9 +168,11 @@ def _columns(groups: Any, name: str) -> list[tuple[str, np.ndarray, list[Any] | 
     raise InvalidInput.argument(name, expected="a 1-D or 2-D array of labels", got=f"shape {values.shape}")
 
 
-def _as_array(values: Any) -> np.ndarray:
+def _as_array(values: Any, name: str) -> np.ndarray:
     if hasattr(values, "to_numpy"):
         return np.asarray(values.to_numpy(dtype=object))
+    if not isinstance(values, Iterable):
+        raise InvalidInput.argument(name, expected="labels, one a node", got=values)
     plain = list(values)
     # np.asarray([1, None]) and np.asarray(["a", nan]) differ in what they do to the missing entry; object keeps it.
     if plain and not np.isscalar(plain[0]) and plain[0] is not None and not isinstance(plain[0], str):
@@ -179,7 +181,7 @@ def _as_array(values: Any) -> np.ndarray:
 
 
 def _as_column(values: Any, name: str) -> np.ndarray:
-    column = values if isinstance(values, np.ndarray) else _as_array(values)
+    column = values if isinstance(values, np.ndarray) else _as_array(values, name)
     if column.ndim != 1:
         raise InvalidInput.argument(name, expected="1-D columns", got=f"shape {column.shape}")
     return column

@@ -139,7 +139,13 @@ class FairGrassmann(Grassmann):
 
 
 def minimise_trace(
-    op: Operator, m: int, optimizer: Any, rng: np.random.Generator, x0: np.ndarray | None = None
+    op: Operator,
+    m: int,
+    optimizer: Any,
+    tol: float,
+    max_iter: int | None,
+    rng: np.random.Generator,
+    x0: np.ndarray | None = None,
 ) -> Ritz:
     """``min tr(H^T L H)`` on the fair Grassmannian by a pymanopt optimizer (None: TrustRegions).
 
@@ -149,6 +155,11 @@ def minimise_trace(
     m : int
         Columns, trivial one excluded.
     optimizer : pymanopt.optimizers.optimizer.Optimizer or None
+        Stops as it was told to; `tol` and `max_iter` are for the default.
+    tol : float
+        Norm of the gradient to reach, 1e-5 at most.
+    max_iter : int or None
+        Iterations; None: 200.
     rng : numpy.random.Generator
     x0 : ndarray of shape (n, k), optional
 
@@ -179,7 +190,9 @@ def minimise_trace(
         return 2 * times_laplacian(V)
 
     problem = pymanopt.Problem(manifold, cost, euclidean_gradient=gradient, euclidean_hessian=hessian)
-    run = optimizer if optimizer is not None else TrustRegions(verbosity=0, max_iterations=200, min_gradient_norm=1e-5)
+    run = optimizer
+    if run is None:
+        run = TrustRegions(verbosity=0, max_iterations=max_iter or 200, min_gradient_norm=min(1e-5, tol))
     start = manifold.random_point() if x0 is None else polar(op.project(x0[:, -m:]))
     found = run.run(problem, initial_point=start)
     reached = "min grad norm" in found.stopping_criterion

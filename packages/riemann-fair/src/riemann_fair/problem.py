@@ -37,12 +37,22 @@ class Problem:
         return full
 
 
-def prepare(affinity: Affinity, groups: Any, k: int, constraint: str, regularization: float | str) -> Problem:
-    """The operator of a checked affinity; raises `InvalidInput` for what cannot be embedded in k dimensions."""
+def prepare(
+    affinity: Affinity,
+    groups: Any,
+    k: int,
+    constraint: str,
+    regularization: float | str,
+    name: str = "n_components",
+) -> Problem:
+    """The operator of a checked affinity; raises `InvalidInput` for what cannot be embedded in k dimensions.
+
+    `name` is what the caller calls k.
+    """
     check_constraint(constraint)
     W, d = affinity.W, affinity.d
     n = W.shape[0]
-    check.positive_int(k, "n_components")
+    check.positive_int(k, name)
     table = None if groups is None else read_groups(groups, n)
     tau = _tau(regularization, d)
     active = np.ones(n, dtype=bool) if tau > 0 else d > 0
@@ -56,18 +66,18 @@ def prepare(affinity: Affinity, groups: Any, k: int, constraint: str, regulariza
         table = None if table is None else table.subset(active)
     if table is not None and table.soft is None and table.codes.shape[1] == 1:
         rank = max(int(np.count_nonzero(np.bincount(table.codes[:, 0] + 1)[1:])) - 1, 0)
-        _check_rank(k, d.size, rank)
+        _check_rank(k, d.size, rank, name)
     op = Operator.build(affinity, table, constraint, tau)
-    _check_rank(k, d.size, op.space.rank)
+    _check_rank(k, d.size, op.space.rank, name)
     if table is not None and op.space.rank == 0:
         warnings.warn("groups: a single group; the constraint is void, this is plain clustering", stacklevel=3)
     return Problem(op, active, table)
 
 
-def _check_rank(k: int, n: int, rank: int) -> None:
+def _check_rank(k: int, n: int, rank: int, name: str) -> None:
     if k > n - rank:
         raise InvalidInput.argument(
-            "n_components",
+            name,
             expected=f"at most {n - rank}: {n} nodes with edges and a constraint of rank {rank} leave "
             f"only {n - rank} fair dimensions",
             got=k,

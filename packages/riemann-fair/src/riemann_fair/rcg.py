@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from lemmata_core import check
 
 from riemann_fair.laplacian import Operator
 from riemann_fair.spectral import Ritz
@@ -28,6 +29,10 @@ class RCGParams:
     """
 
     guard: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.guard is not None:
+            check.positive_int(self.guard, "guard", minimum=0)
 
 
 def rcg(

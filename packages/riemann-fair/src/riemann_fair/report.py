@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from lemmata_core import InvalidInput
 from lemmata_core.claims import Table
 from lemmata_core.plain import plain
 
@@ -268,11 +269,14 @@ def fairness_report(affinity: Any, labels: Any, groups: Any, *, combine: str = "
     Raises
     ------
     InvalidInput
-        Lengths that do not agree, no cluster.
+        Lengths that do not agree, no cluster, an attribute that is known of no clustered node.
     """
     given = np.asarray(labels)
     table = groups if isinstance(groups, Groups) else read_groups(groups, combine=combine, missing="ignore")
     clusters, counts, table = group_counts(given, table)
+    unknown = next((name for name, c in zip(table.attributes, counts) if c.sum() == 0), None)
+    if unknown is not None:
+        raise InvalidInput.argument("groups", expected=f"a known {unknown} in some cluster", got="none")
     attributes = tuple(_attribute(name, names, c) for name, names, c in zip(table.attributes, table.labels, counts))
     balances = np.min([a.balance for a in attributes], axis=0)
     notes = [f"Merged into 'other' because they are small: {', '.join(table.merged)}."] if table.merged else []
