@@ -52,7 +52,7 @@ def number(x: Any, name: str) -> float:
     """A finite float."""
     try:
         value = float(x)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         value = np.nan
     if not np.isfinite(value):
         raise InvalidInput.argument(name, expected="a finite number", got=x)

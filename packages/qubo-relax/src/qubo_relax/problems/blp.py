@@ -59,7 +59,7 @@ class BinaryLP(Problem):
         b = numbers(np.atleast_1d(self.b), "b")
         try:
             A = sparse.csr_array(self.A, dtype=np.float64, copy=True) if b.size else sparse.csr_array((0, c.size))
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             raise InvalidInput.argument("A", expected=f"shape ({b.size}, {c.size})", got=self.A) from None
         if A.shape != (b.size, c.size):
             raise InvalidInput.argument("A", expected=f"shape ({b.size}, {c.size})", got=f"shape {A.shape}")
