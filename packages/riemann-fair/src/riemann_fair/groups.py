@@ -142,8 +142,19 @@ def _soft_memberships(groups: Any, name: str) -> np.ndarray | None:
     """Row-stochastic floats, or None when `groups` holds labels."""
     if isinstance(groups, Mapping):
         return None
-    values = np.asarray(groups)
-    if values.ndim != 2 or values.shape[1] < 2 or values.dtype.kind != "f" or not np.isfinite(values).all():
+    try:
+        values = np.asarray(groups)
+    except ValueError:
+        raise InvalidInput.argument(
+            name, expected="a 1-D or 2-D array of labels", got="rows of unequal length"
+        ) from None
+    if (
+        values.ndim != 2
+        or not values.size
+        or values.shape[1] < 2
+        or values.dtype.kind != "f"
+        or not np.isfinite(values).all()
+    ):
         return None
     if (values < 0).any() or np.abs(values.sum(axis=1) - 1).max() > 1e-8:
         if np.all(values == np.round(values)):
@@ -160,7 +171,7 @@ def _columns(groups: Any, name: str) -> list[tuple[str, np.ndarray, list[Any] | 
         return [(str(t), _as_column(v, name), _declared(v)) for t, v in groups.items()]
     if hasattr(groups, "columns") and hasattr(groups, "iloc"):
         return [(str(t), _as_column(groups[t], name), _declared(groups[t])) for t in groups.columns]
-    values = groups if isinstance(groups, np.ndarray) else _as_array(groups)
+    values = groups if isinstance(groups, np.ndarray) else _as_array(groups, name)
     if values.ndim == 1:
         return [(str(getattr(groups, "name", None) or "group"), values, _declared(groups))]
     if values.ndim == 2:
@@ -168,10 +179,14 @@ def _columns(groups: Any, name: str) -> list[tuple[str, np.ndarray, list[Any] | 
     raise InvalidInput.argument(name, expected="a 1-D or 2-D array of labels", got=f"shape {values.shape}")
 
 
-def _as_array(values: Any) -> np.ndarray:
+def _as_array(values: Any, name: str) -> np.ndarray:
     if hasattr(values, "to_numpy"):
         return np.asarray(values.to_numpy(dtype=object))
-    plain = list(values)
+    try:
+        plain = list(values)
+    except TypeError:
+        got = type(values).__name__
+        raise InvalidInput.argument(name, expected="a 1-D or 2-D array of labels", got=got) from None
     # np.asarray([1, None]) and np.asarray(["a", nan]) differ in what they do to the missing entry; object keeps it.
     if plain and not np.isscalar(plain[0]) and plain[0] is not None and not isinstance(plain[0], str):
         return np.array([list(row) for row in plain], dtype=object)
@@ -179,7 +194,7 @@ def _as_array(values: Any) -> np.ndarray:
 
 
 def _as_column(values: Any, name: str) -> np.ndarray:
-    column = values if isinstance(values, np.ndarray) else _as_array(values)
+    column = values if isinstance(values, np.ndarray) else _as_array(values, name)
     if column.ndim != 1:
         raise InvalidInput.argument(name, expected="1-D columns", got=f"shape {column.shape}")
     return column

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import array, positive_int
+from lemmata_core.check import array, in_range, positive_int
 from lemmata_core.rng import generator
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 Inputs = Callable[[np.random.Generator, int, int], "NDArray[Any]"]
+
+LARGEST = 1e50  # of inputs, targets and parameters
 
 
 @dataclass(frozen=True)
@@ -121,15 +123,28 @@ class Family(ABC):
 
     def checked(self, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Check prompts against the family's dimension."""
-        xs = array(x, "x", ndim=3, shape=(None, None, self.dim))
-        return xs, array(y, "y", ndim=2, shape=xs.shape[:2])
+        xs = moderate(array(x, "x", ndim=3, shape=(None, None, self.dim)), "x")
+        return xs, moderate(array(y, "y", ndim=2, shape=xs.shape[:2]), "y")
+
+
+def moderate(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Refuse numbers whose squares, over the square of the least noise, leave float64: the answer would be NaN."""
+    if values.size and np.abs(values).max() > LARGEST:
+        got = f"{np.abs(values).max():g}"
+        raise InvalidInput.argument(name, expected=f"numbers up to {LARGEST:g} in magnitude: rescale", got=got)
+    return values
+
+
+def deviation(value: float, name: str) -> float:
+    """Check a standard deviation, from 1 / `LARGEST` to `LARGEST`."""
+    return in_range(value, name, 1 / LARGEST, LARGEST)
 
 
 def covariance(value: ArrayLike | None, name: str, dim: int) -> NDArray[np.float64]:
     """Check a covariance: symmetric and positive semidefinite. None is the identity."""
     if value is None:
         return np.eye(dim)
-    matrix = array(value, name, ndim=2, shape=(dim, dim))
+    matrix = moderate(array(value, name, ndim=2, shape=(dim, dim)), name)
     scale = max(float(np.abs(matrix).max()), 1e-300)
     if np.abs(matrix - matrix.T).max() > 1e-10 * scale:
         raise InvalidInput.argument(name, expected="a symmetric matrix", got="entries that differ across the diagonal")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import array, in_range, one_of, positive_int
+from lemmata_core.check import array, one_of, positive_int
 
-from icl_theory.bayes.family import Family, Inputs, Posterior, average, probabilities
+from icl_theory.bayes.family import Family, Inputs, Posterior, average, deviation, moderate, probabilities
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -60,7 +60,7 @@ class FiniteTasks(Family):
             self.weights = None
             self.dim = positive_int(1 if dim is None else dim, "dim")
         else:
-            self.weights = array(given, "weights", ndim=2, copy=True)
+            self.weights = moderate(array(given, "weights", ndim=2, copy=True), "weights")
             if not self.weights.size:
                 raise InvalidInput.argument("weights", expected="one task at least", got=f"shape {self.weights.shape}")
             self.dim = self.weights.shape[1]
@@ -68,7 +68,7 @@ class FiniteTasks(Family):
                 raise InvalidInput.argument("dim", expected=f"{self.dim}, as weights have it", got=dim)
         count = len(self.functions) if self.weights is None else len(self.weights)
         self.prior = probabilities(prior, "prior", count)
-        self.noise = in_range(noise, "noise", 0.0, low_open=True)
+        self.noise = deviation(noise, "noise")
         self.likelihood = (
             likelihood if callable(likelihood) else one_of(likelihood, "likelihood", ("gaussian", "bernoulli"))
         )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import array, in_range, positive_int
+from lemmata_core.check import array, positive_int
 
-from icl_theory.bayes.family import Family, Inputs, Posterior, covariance
+from icl_theory.bayes.family import Family, Inputs, Posterior, covariance, deviation, moderate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -53,12 +53,14 @@ class LinearGaussian(Family):
         inputs: Inputs | None = None,
     ) -> None:
         self.dim = positive_int(dim, "dim")
-        self.noise = in_range(noise, "noise", 0.0, low_open=True)
+        self.noise = deviation(noise, "noise")
         self.features = _features(features)
         self.inputs = inputs
         size = self._phi(np.zeros((1, 1, self.dim))).shape[-1]
         self.prior_mean = (
-            np.zeros(size) if prior_mean is None else array(prior_mean, "prior_mean", ndim=1, shape=(size,), copy=True)
+            np.zeros(size)
+            if prior_mean is None
+            else moderate(array(prior_mean, "prior_mean", ndim=1, shape=(size,), copy=True), "prior_mean")
         )
         self.prior_cov = covariance(prior_cov, "prior_cov", size)
 

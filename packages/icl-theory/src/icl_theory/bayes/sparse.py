@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import in_range, positive_int
+from lemmata_core.check import positive_int
 
-from icl_theory.bayes.family import Family, Inputs, Posterior, average
+from icl_theory.bayes.family import Family, Inputs, Posterior, average, deviation
 from icl_theory.bayes.linear import gaussian_prefixes
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class SparseLinear(Family):
     ) -> None:
         self.dim = positive_int(dim, "dim")
         self.k = positive_int(k, "k", maximum=self.dim)
-        self.noise = in_range(noise, "noise", 0.0, low_open=True)
-        self.slab = in_range(slab, "slab", 0.0, low_open=True)
+        self.noise = deviation(noise, "noise")
+        self.slab = deviation(slab, "slab")
         self.inputs = inputs
         count = math.comb(self.dim, self.k)
         if count > MAX_SUPPORTS:
