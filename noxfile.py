@@ -68,7 +68,9 @@ def lowest(session: nox.Session, name: str) -> None:
     session.install("--no-config", *TEST_TOOLS)
     session.run("uv", "pip", "list", external=True)
     # Warnings stay warnings: what an old library says of a young one is nobody's to mend.
-    session.run("pytest", "-W", "default", MEMBERS[name], *session.posargs, env={"LEMMATA_PROGRESS": "0"})
+    # What `lemmata new` makes is checked by ruff, mypy and its own tests, in the workspace.
+    leave = "--ignore=tools/tests/test_new.py"
+    session.run("pytest", "-W", "default", leave, MEMBERS[name], *session.posargs, env={"LEMMATA_PROGRESS": "0"})
 
 
 @nox.session(python=False, default=False)

@@ -1,4 +1,4 @@
-"""Every README does what it shows: its blocks run in order, in one namespace, in an empty folder, under 60 s."""
+"""Every README and page does what it shows: its blocks run in order, in one namespace, in an empty folder, in 60 s."""
 
 import os
 import re
@@ -19,6 +19,8 @@ READMES = sorted(
         ROOT / "CONTRIBUTING.md",
         ROOT / "README.md",
         *(path for folder in ("shared", "tools", "packages/*") for path in ROOT.glob(f"{folder}/README.md")),
+        # The pages' own blocks; the READMEs that they include are here already.
+        *(path for path in ROOT.glob("docs/**/*.md") if "```" in path.read_text(encoding="utf-8")),
     ]
 )
 NO_TEST = re.compile(r"^<!--\s*no-test:\s*(?P<reason>(?:(?!-->).)+?)\s*-->\s*?\n\s*", re.MULTILINE | re.DOTALL)
