@@ -22,6 +22,7 @@ _NO_TEST = re.compile(r"^<!-- no-test:.*?-->\n", re.MULTILINE)
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001 - mkdocs calls it so
     """Replace the marks of a page."""
     here = PurePosixPath(page.file.src_uri).parent
+    markdown = _NO_TEST.sub("", markdown)
     markdown = _INCLUDE.sub(lambda m: _include(m["file"], here), markdown)
     return _CLAIMS.sub(lambda _: _claims(), markdown)
 

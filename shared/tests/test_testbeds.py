@@ -11,7 +11,7 @@ from lemmata_core import InvalidInput
 torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from lemmata_core import testbeds  # noqa: E402
+from lemmata_core import testbed_data, testbeds  # noqa: E402
 from lemmata_core.testbeds import Problem, problem, schedule, text, train  # noqa: E402
 
 NAMES = testbeds.PROBLEMS
@@ -76,7 +76,7 @@ def test_digits_are_1347_to_train_and_450_to_test():
 def test_shifted_digits_move_by_at_most_one_pixel_and_fill_with_background():
     image = torch.arange(64.0).view(1, 8, 8) + 1
     for seed in range(20):
-        moved, label = testbeds._shifted(image, torch.tensor([7]), 1, torch.Generator().manual_seed(seed))
+        moved, label = testbed_data.shifted(image, torch.tensor([7]), 1, torch.Generator().manual_seed(seed))
         padded = torch.nn.functional.pad(image, (1, 1, 1, 1), value=-1.0)
         windows = [padded[0, i : i + 8, j : j + 8] for i in range(3) for j in range(3)]
         assert any(torch.equal(moved[0], window) for window in windows)

@@ -99,6 +99,14 @@ def test_what_does_not_end_is_a_problem(tmp_path, monkeypatch):
     assert "not done after" in problem
 
 
+def test_what_computes_too_long_is_a_problem(tmp_path, monkeypatch):
+    monkeypatch.setattr(readme, "SECONDS", 0.2)
+    monkeypatch.setattr(readme, "PATIENCE", 300)
+    text = "```python\nimport time\nwhile time.process_time() < 0.5:\n    pass\n```\n"
+    (problem,) = run(write(tmp_path, text), Path(sys.executable))
+    assert "more than 0" in problem
+
+
 @pytest.mark.parametrize("fence", ["```python title=x", "```bash", "~~~python"])
 def test_other_fences_are_left_alone(fence):
     assert blocks(f"{fence}\nx\n{fence[:3]}\n") == []

@@ -7,8 +7,8 @@ import pytest
 from lemmata_core import Evidence, InvalidInput, Series, Table
 from lemmata_core.plain import plain
 from lemmata_tools import results
-from lemmata_tools.report import compare, same, write_report
-from lemmata_tools.results import Result
+from lemmata_tools.report import compare, write_report
+from lemmata_tools.results import Result, differences
 
 EVIDENCE = Evidence(
     headline="7.2x faster at 2048",
@@ -185,7 +185,7 @@ def test_two_runs_stand_beside_each_other(tmp_path):
 def test_equal_runs_differ_nowhere(tmp_path):
     a, b = pair(tmp_path, [result(), error()], [result(seconds=99.0), error()])
     assert compare(a, b).endswith("0 of 2 verdicts differ")
-    assert same(a, b) == []
+    assert differences(a, b) == []
 
 
 def test_runs_at_several_scales_say_which(tmp_path, monkeypatch):
@@ -196,5 +196,5 @@ def test_runs_at_several_scales_say_which(tmp_path, monkeypatch):
 
 def test_same_names_claim_and_field(tmp_path):
     changed = Evidence(headline="7.2x faster at 2048", values={"ratio": 7.2, "other": 2.0})
-    [*lines] = same(*pair(tmp_path, [result()], [result(evidence=changed)]))
+    [*lines] = differences(*pair(tmp_path, [result()], [result(evidence=changed)]))
     assert any(line.startswith("demo-pkg/cost: evidence.values.other") for line in lines)

@@ -10,12 +10,14 @@ import tracemalloc
 import numpy as np
 import pytest
 from lap_warmstart import (
+    AssignmentStream,
     ColumnDuals,
     Infeasible,
     RowDuals,
     certify,
     linear_sum_assignment,
     solve,
+    solve_batch,
 )
 from lap_warmstart.errors import InvalidDtype
 from lemmata_core import InvalidInput
@@ -43,6 +45,8 @@ BAD = [
     ([[1.0]], {"on_infeasible": "magic"}, "on_infeasible"),
     ([[1.0]], {"unmatched_cost": nan}, "unmatched_cost"),
     ([[1.0]], {"unmatched_cost": "x"}, "unmatched_cost"),
+    ([[1.0]], {"unmatched_cost": 10**400}, "unmatched_cost"),
+    ([[1.0]], {"warm_start": [10**400]}, "warm_start"),
     ([[1.0]], {"warm_start": RowDuals([1.0, 2.0])}, "shape"),
     ([[1.0]], {"warm_start": [nan]}, "NaN at 0"),
     ([[1.0]], {"warm_start": ColumnDuals("x")}, "warm_start"),
@@ -56,6 +60,13 @@ BAD = [
 def test_bad_input_is_named(cost, options, message):
     with pytest.raises(InvalidInput, match=message):
         solve(cost, **options)
+
+
+def test_what_is_no_sequence_is_named():
+    with pytest.raises(InvalidInput, match=r"^costs: expected"):
+        solve_batch(np.array(1.0))
+    with pytest.raises(InvalidInput, match=r"^row_ids: expected 1 hashable ids"):
+        AssignmentStream().solve([[1.0]], row_ids=3)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 0), (2, 0), (0, 3)])

@@ -124,6 +124,7 @@ BAD = [
     (lambda: domains.CappedSimplex(3, 2, 0.5), "total"),
     (lambda: domains.CappedSimplex(3, 1, -1), "cap"),
     (lambda: domains.BudgetSet([1, -1], 1), "weights"),
+    (lambda: domains.Polytope(np.eye(2), [[1.0], [1.0, 2.0]]), "b_ub"),
     (lambda: domains.Ball(2).project([np.nan, 0]), "y"),
     (lambda: domains.Ball(2).project([1, 2, 3]), "y"),
     (lambda: domains.Ball(2).project_batch([[1, 2, 3]]), "Y"),

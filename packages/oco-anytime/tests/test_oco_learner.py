@@ -201,6 +201,8 @@ BAD_UPDATES = [
     ((np.array([np.nan, 0, 0]),), "cost_grad"),
     (([1, 2],), "cost_grad"),
     (("x",), "cost_grad"),
+    (([0.1, 1e308, 0.2],), "cost_grad"),
+    (([1, 0, 0], 10**400, [1, 0, 0]), "violation"),
     (([1, 0, 0], np.inf, [1, 0, 0]), "violation"),
     (([1, 0, 0], [np.nan], [1, 0, 0]), "violation"),
     (([1, 0, 0], 0.5), "violation_grad"),

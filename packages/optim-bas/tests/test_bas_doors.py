@@ -127,6 +127,7 @@ def test_block_scale_of_nothing_is_zero(shape):
         (lambda: unpack_signs(torch.zeros(1, dtype=torch.uint8), 2.0), "numel"),
         (lambda: unpack_signs(b"\x00", 3), "packed"),
         (lambda: state_bytes({}), "optimizer"),
+        (lambda: BAS([torch.nn.Parameter(torch.ones(2))], eps=10**400), "eps"),
     ],
 )
 def test_the_small_functions_refuse(call, name):

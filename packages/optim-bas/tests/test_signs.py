@@ -25,6 +25,23 @@ def test_the_layout_of_the_bits():
     assert pack_signs(x).tolist() == [0b00001001, 0b00000010]
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.bool,
+        torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.int64,
+        torch.float16,
+        torch.float8_e4m3fn,
+    ],
+)
+def test_every_real_dtype_has_signs(dtype):
+    assert pack_signs(torch.tensor([1, 0, 1]).to(dtype)).tolist() == [0b101]
+
+
 def test_a_matrix_is_flattened():
     x = torch.randn(3, 7)
     assert torch.equal(pack_signs(x), pack_signs(x.flatten()))

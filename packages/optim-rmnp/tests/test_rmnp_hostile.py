@@ -14,12 +14,21 @@ def matrix(*shape):
 
 
 @pytest.mark.parametrize(
-    "group", [{"stacked": 1.0}, {"stacked": True}, {"lr": "1e-3"}, {"lr": b"1"}, {"weight_decay": "0.1"}]
+    "group",
+    [{"stacked": 1.0}, {"stacked": True}, {"lr": "1e-3"}, {"lr": b"1"}, {"weight_decay": "0.1"}, {"eps": 10**400}],
 )
 def test_a_value_that_only_looks_like_a_number_is_refused(group):
     RMNP([{"params": [matrix(3, 2)], "stacked": 1}])  # the right one was there before
     with pytest.raises(InvalidInput):
         RMNP([{"params": [matrix(3, 2)], **group}])
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [({"eps": 10**400}, "eps"), ({"eps": True}, "eps"), ({"dim": True}, "dim")]
+)
+def test_row_normalize_refuses_what_is_no_such_number(options, named):
+    with pytest.raises(InvalidInput, match=f"^{named}: expected"):
+        row_normalize(torch.ones(2, 3), **options)
 
 
 @pytest.mark.parametrize("fused", [None, False])

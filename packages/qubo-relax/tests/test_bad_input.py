@@ -25,6 +25,9 @@ from qubo_relax import problems as P  # noqa: N812
         (lambda: P.Knapsack([1], [1], 0), "capacity"),
         (lambda: P.Knapsack([1], [1], -3), "capacity"),
         (lambda: P.Knapsack([1], [-1], 3), "weights"),
+        (lambda: P.Knapsack([1], [1], []), "capacity"),
+        (lambda: P.Knapsack([1], [1], 10**400), "capacity"),
+        (lambda: P.Knapsack([1, 2], [1, 1e31], 3), r"weights: .*rescale"),
         (lambda: P.Knapsack([1, 2], [1], 3), "weights"),
         (lambda: P.Knapsack([1], [0.5], 3).qubo("placement"), "weights"),
         (lambda: P.MultiKnapsack([1], [[1]], [1, 2]), "capacities"),
@@ -38,6 +41,9 @@ from qubo_relax import problems as P  # noqa: N812
         (lambda: P.KSubset([1, 2], 3), "k"),
         (lambda: P.SetCover([[1]], [-1]), "costs"),
         (lambda: P.GAP([[1]], [[1]], [0]), "capacities"),
+        (lambda: P.GAP([[1]], "text", [1]), "weights"),
+        (lambda: P.BinaryLP([1], [[1]], [[1.0], [1.0, 2.0]]), "b:"),
+        (lambda: P.BinaryLP([1], [[1]], [1], None), "sense"),
         (lambda: P.BinPacking([5], 3), "weights"),
         (lambda: P.FacilityLocation([[1, 2]], [1]), "opening"),
         (lambda: P.QAP(np.zeros((2, 2)), np.zeros((3, 3))), "distance"),
@@ -56,6 +62,11 @@ from qubo_relax import problems as P  # noqa: N812
         (lambda: qr.verify_conditions(qr.Qubo([1.0], [[0.0]]), [], time_limit=-1), "time_limit"),
         (lambda: qr.certify_point(qr.Qubo([1.0], [[0.0]]), "abc"), "x:"),
         (lambda: qr.certify_point("abc", [0]), "qubo"),
+        (lambda: qr.Qubo([1e31], [[0.0]]), r"quadratic: .*rescale"),
+        (lambda: qr.Qubo.from_matrix([[0.0, 1e308], [1e308, 0.0]]), r"Q: .*rescale"),
+        (lambda: qr.Qubo.from_coo(3, [[0], [1, 2]], [1], [1.0]), "i:"),
+        (lambda: qr.Qubo([1.0, 1.0], [[0, 1.0], [1.0, 0]]).energy([1e308, -1e308]), "X:"),
+        (lambda: qr.Qubo([1.0, 1.0], [[0, 9.0], [9.0, 0]]).field([1e308, 1e308]), "X:"),
         (lambda: qr.round_point(qr.Qubo.from_matrix([[1.0]], fold=False), [0.5]), "qubo"),
         (lambda: qr.suggest_weights(qr.Qubo([1.0], [[0.0]])), "problem"),
         (lambda: qr.LinearConstraint("abc", "<=", 1), "a:"),
@@ -184,3 +195,8 @@ def test_importing_loads_nothing_heavy():
 def test_a_quadratic_of_a_range_beyond_float64_warns(make):
     with pytest.warns(UserWarning, match="1e12"):
         make()
+
+
+def test_numbers_that_the_solver_of_the_bound_takes_for_infinite():
+    result = qr.minimize(P.Knapsack([1.0, 2.0, 3.0], [1.0, 2.0, 1e25], 4.0), restarts=2, steps=10)
+    assert result.objective == 3.0

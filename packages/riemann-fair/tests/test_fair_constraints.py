@@ -104,6 +104,9 @@ def test_attributes_side_by_side_or_crossed():
         ([None, None], "missing"),
         ([], "at least one"),
         (np.zeros((3, 2, 2)), "1-D or 2-D"),
+        (3, "1-D or 2-D"),
+        ([[1.0], [1.0, 2.0]], "unequal length"),
+        (np.zeros((0, 3)), "at least one"),
         (np.array([[0.5, 0.6], [0.5, 0.5]]), "sum to 1"),
     ],
 )

@@ -96,3 +96,23 @@ def test_the_largest_reward_is_one_of_those_held():
     assert buffer.largest_reward() == 0.0
     buffer.add(*transitions(0, 2))
     assert buffer.largest_reward() == pytest.approx(1.3)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "named"),
+    [
+        (0, None, "obs"),
+        (0, np.zeros((3, 2)), "obs"),
+        (1, [[1.0], [1.0, 2.0]], "action"),
+        (2, None, "reward"),
+        (2, [0.0, np.nan], "reward"),
+        (3, np.full((2, 2), np.inf), "next_obs"),
+        (4, ["no", "yes"], "terminated"),
+    ],
+)
+def test_bad_transitions_are_refused_and_none_is_stored(place, value, named):
+    buffer, rows = ReplayBuffer(8, 2, 1), list(transitions(0, 2))
+    rows[place] = value
+    with pytest.raises(InvalidInput, match=f"^{named}: expected"):
+        buffer.add(*rows)
+    assert len(buffer) == 0

@@ -3,14 +3,12 @@
 Needs torch; the digits need scikit-learn (extra ``testbeds``). A problem takes seconds on one core, and is made of
 matrices: a byte-level GPT on real English, and three nets on scikit-learn's digits, so that no finding rests on text.
 
->>> history = train(problem("kjv"), lambda model: torch.optim.AdamW(model.parameters(), lr=1e-2), steps=400, seed=0)
->>> history.loss  # nats a byte on the held-out text
+``train(problem("kjv"), lambda model: torch.optim.AdamW(model.parameters(), lr=1e-2), steps=400, seed=0).loss`` is in
+nats a byte on the held-out text.
 """
 
 from __future__ import annotations
 
-import gzip
-import importlib.resources
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +22,7 @@ from torch.nn import functional
 
 from lemmata_core.check import in_range, one_of, positive_int
 from lemmata_core.errors import InvalidInput
+from lemmata_core.testbed_data import CORPORA, corpus, digits, rows, shifted, windows
 from lemmata_core.testbed_nets import GPT, ConvNet, PatchTransformer
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     Optimizers = Optimizer | Sequence[Optimizer]
 
-CORPORA = ("kjv", "pydoc")
 PROBLEMS = (*CORPORA, "digits_pixels", "digits_vit", "digits_conv")
 HELD_OUT = 0.05
 _EVALUATION_BATCH = 64
@@ -266,25 +264,6 @@ def problem(name: str) -> Problem:
     return made[name]() if name in made else text(name)
 
 
-def corpus(name: str = "kjv") -> bytes:
-    """A text in English.
-
-    Parameters
-    ----------
-    name : {"kjv", "pydoc"}
-        The opening books of the King James Version (1.09 MB, shipped with this package, public domain), or Python's
-        own documentation (``pydoc_data.topics``: another size in every version of Python, so that figures on it are
-        not comparable between versions).
-    """
-    one_of(name, "name", CORPORA)
-    if name == "pydoc":
-        from pydoc_data.topics import topics
-
-        return "\n".join(topics[key] for key in sorted(topics)).encode()
-    packed = importlib.resources.files("lemmata_core") / "data" / "kjv-first-1mb.txt.gz"
-    return gzip.decompress(packed.read_bytes())
-
-
 def text(
     data: str | bytes = "kjv",
     *,
@@ -331,33 +310,16 @@ def text(
     tokens = index[torch.frombuffer(bytearray(raw), dtype=torch.uint8).long()]
     cut = int(len(tokens) * (1 - HELD_OUT))
     training, rest = tokens[:cut], tokens[cut:]
-    windows = (len(rest) - 1) // context
-    inputs, targets = (rest[i : i + windows * context].view(windows, context) for i in (0, 1))
+    count = (len(rest) - 1) // context
+    inputs, targets = (rest[i : i + count * context].view(count, context) for i in (0, 1))
     return Problem(
         name=name,
         unit="nats a byte",
         steps=steps,
-        sample=partial(_windows, training, context, positive_int(batch, "batch")),
+        sample=partial(windows, training, context, positive_int(batch, "batch")),
         held_out=(inputs, targets),
         build=partial(GPT, len(symbols), width=width, layers=layers, heads=heads, context=context),
     )
-
-
-def _windows(tokens: Tensor, context: int, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    starts = torch.randint(len(tokens) - context, (batch, 1), generator=generator)
-    places = starts + torch.arange(context)
-    return tokens[places], tokens[places + 1]
-
-
-@lru_cache(maxsize=1)
-def _digits() -> tuple[Tensor, Tensor]:
-    """1797 images of 8 x 8 pixels with levels 0 to 16, and their digits, in a fixed shuffled order."""
-    import numpy as np
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(labels))
-    return torch.tensor(images[order]).view(-1, 8, 8).float(), torch.tensor(labels[order]).long()
 
 
 _TRAINING_DIGITS = 1347
@@ -366,7 +328,7 @@ _START = 17  # the token before the first pixel
 
 def digits_pixels(*, batch: int = 12, steps: int = 400) -> Problem:
     """The byte GPT on digits read as 64 pixels of 17 levels, in raster order; the pixels' marginals give 1.682 nats."""
-    images, _ = _digits()
+    images, _ = digits()
     pixels = images.flatten(1).long()
     inputs = torch.cat([torch.full((len(pixels), 1), _START), pixels[:, :-1]], dim=1)
     cut = _TRAINING_DIGITS
@@ -374,7 +336,7 @@ def digits_pixels(*, batch: int = 12, steps: int = 400) -> Problem:
         name="digits_pixels",
         unit="nats a pixel",
         steps=steps,
-        sample=partial(_rows, inputs[:cut], pixels[:cut], positive_int(batch, "batch")),
+        sample=partial(rows, inputs[:cut], pixels[:cut], positive_int(batch, "batch")),
         held_out=(inputs[cut:], pixels[cut:]),
         build=partial(GPT, _START + 1, width=64, layers=2, heads=2, context=64),
     )
@@ -391,28 +353,13 @@ def digits_conv(*, batch: int = 32, steps: int = 300) -> Problem:
 
 
 def _classify(name: str, build: Callable[[], nn.Module], batch: int, steps: int) -> Problem:
-    levels, labels = _digits()
+    levels, labels = digits()
     images, cut = levels / 8 - 1, _TRAINING_DIGITS
     return Problem(
         name=name,
         unit="nats an image",
         steps=steps,
-        sample=partial(_shifted, images[:cut], labels[:cut], positive_int(batch, "batch")),
+        sample=partial(shifted, images[:cut], labels[:cut], positive_int(batch, "batch")),
         held_out=(images[cut:], labels[cut:]),
         build=build,
     )
-
-
-def _rows(inputs: Tensor, targets: Tensor, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    chosen = torch.randint(len(inputs), (batch,), generator=generator)
-    return inputs[chosen], targets[chosen]
-
-
-def _shifted(images: Tensor, labels: Tensor, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A batch, each image moved by -1, 0 or 1 pixel in both directions; what comes in is background."""
-    chosen = torch.randint(len(images), (batch,), generator=generator)
-    offset = torch.randint(3, (batch, 2), generator=generator)
-    padded = functional.pad(images[chosen], (1, 1, 1, 1), value=-1.0)
-    rows = (offset[:, :1] + torch.arange(8)).unsqueeze(2)
-    columns = (offset[:, 1:] + torch.arange(8)).unsqueeze(1)
-    return padded[torch.arange(batch).view(-1, 1, 1), rows, columns], labels[chosen]

@@ -165,7 +165,7 @@ def report(
     ] = False,
 ) -> None:
     """Rebuild the page of a run, or compare two runs."""
-    from lemmata_tools.results import differences, load_all
+    from lemmata_tools.results import differences
 
     if other is None:
         if same:
@@ -179,7 +179,7 @@ def report(
 
         typer.echo(compare(folder, other))
         return
-    found = differences(load_all(folder)[1], load_all(other)[1])
+    found = differences(folder, other)
     for line in found:
         typer.echo(line)
     typer.echo(f"{len(found)} differences" if found else "equal but for times")

@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS = 60.0  # for all python blocks of a README together, and for each command
+PATIENCE = 10  # times as long by the clock: a busy machine is not the README's fault
 
 _BLOCK = re.compile(r"^([ \t]*)```(python|console)\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 _NO_TEST = re.compile(r"<!--\s*no-test:\s*((?:(?!-->).)+?)\s*-->\s*\Z", re.DOTALL)
@@ -92,7 +94,18 @@ def run(readme: Path, python: Path, *, console: bool = True) -> list[str]:
     return problems
 
 
+def moment() -> tuple[float, float]:
+    """Seconds on the clock, and seconds of computing by this process and the children that it waited for."""
+    return time.perf_counter(), sum(os.times()[:4])
+
+
+def spent(since: tuple[float, float]) -> float:
+    """Seconds since a `moment`: the lesser of both kinds (Windows counts no children's computing: 0)."""
+    return min(now - then for now, then in zip(moment(), since, strict=True))
+
+
 def _run(command: list[str] | str, place: str, folder: Path, environment: dict[str, str]) -> list[str]:
+    start = moment()
     try:
         done = subprocess.run(  # noqa: S603 - the commands of our own READMEs, as a reader's shell would run them
             command,
@@ -101,11 +114,13 @@ def _run(command: list[str] | str, place: str, folder: Path, environment: dict[s
             shell=isinstance(command, str),
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=SECONDS * PATIENCE,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return [f"{place}: not done after {SECONDS:.0f} s"]
+        return [f"{place}: not done after {SECONDS * PATIENCE:.0f} s"]
+    if spent(start) > SECONDS:
+        return [f"{place}: took {spent(start):.0f} s, more than {SECONDS:.0f}"]
     if done.returncode == 0:
         return []
     tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lemmata_core import InvalidInput, Outcome, Series, Table
 from lemmata_core.page import Cell, Page, Section
 
-from lemmata_tools.results import ERROR, Result, differences, load_all
+from lemmata_tools.results import ERROR, Result, load_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,17 +47,6 @@ def write_report(folder: Path) -> Path:
     machine, results = load_all(folder)
     page = _page(machine, results)
     return page.write((folder if folder.is_dir() else folder.parent) / "index.html")
-
-
-def same(a: Path, b: Path) -> list[str]:
-    """Where two runs disagree on anything but times.
-
-    Returns
-    -------
-    list of str
-        A line a difference; empty where they are equal.
-    """
-    return differences(load_all(a)[1], load_all(b)[1])
 
 
 def compare(a: Path, b: Path) -> str:

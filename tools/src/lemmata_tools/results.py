@@ -196,16 +196,21 @@ def load_all(folder: Path) -> tuple[dict[str, Any], list[Result]]:
         raise InvalidInput.argument(str(path), expected="a results.json", got=f"{type(err).__name__}: {err}") from err
 
 
-def differences(ours: Iterable[Result], theirs: Iterable[Result]) -> list[str]:
+def differences(ours: Path, theirs: Path) -> list[str]:
     """Where two runs disagree on anything but seconds, machine and what the evidence marks as timed.
+
+    Parameters
+    ----------
+    ours, theirs : pathlib.Path
+        As in `load_all`.
 
     Returns
     -------
     list of str
         One line a difference, naming claim and field; empty where the runs are equal.
     """
-    left = {(r.id, r.scale, r.seed): r for r in ours}
-    right = {(r.id, r.scale, r.seed): r for r in theirs}
+    left = {(r.id, r.scale, r.seed): r for r in load_all(ours)[1]}
+    right = {(r.id, r.scale, r.seed): r for r in load_all(theirs)[1]}
     lines = [f"{key[0]} ({key[1]}, seed {key[2]}): only in the first" for key in left if key not in right]
     lines += [f"{key[0]} ({key[1]}, seed {key[2]}): only in the second" for key in right if key not in left]
     for key in left:

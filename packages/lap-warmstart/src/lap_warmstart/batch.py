@@ -51,7 +51,7 @@ def solve_batch(
     positive_int(workers, "workers")
     _options(method, fallback, on_infeasible, maximize)
     gate_of(unmatched_cost, maximize=bool(maximize))
-    if not isinstance(costs, Iterable):
+    if not isinstance(costs, Iterable) or getattr(costs, "ndim", 1) == 0:
         raise InvalidInput.argument("costs", expected="a 3-D array or a sequence of matrices", got=type(costs).__name__)
     options: dict[str, Any] = {
         "maximize": maximize, "unmatched_cost": unmatched_cost, "on_infeasible": on_infeasible,

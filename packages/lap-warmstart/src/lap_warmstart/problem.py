@@ -150,7 +150,7 @@ def gate_of(unmatched_cost: float | None, *, maximize: bool) -> float:
         return math.inf
     try:
         value = float(unmatched_cost)
-    except (TypeError, ValueError) as err:
+    except (OverflowError, TypeError, ValueError) as err:
         raise InvalidInput.argument("unmatched_cost", expected="a number or None", got=unmatched_cost) from err
     if maximize:
         value = -value

@@ -78,8 +78,8 @@ class AssignmentStream:
             numeric(cost)
             cost = np.asarray(cost)
         n = int(cost.shape[0])
-        ids: list[Hashable] = list(range(n)) if row_ids is None else [_plain(i) for i in row_ids]
         try:
+            ids: list[Hashable] = list(range(n)) if row_ids is None else [_plain(i) for i in row_ids]
             different = len(set(ids))
         except TypeError as err:
             raise InvalidInput.argument("row_ids", expected=f"{n} hashable ids", got=str(err)) from err

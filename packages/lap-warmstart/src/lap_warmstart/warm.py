@@ -68,7 +68,7 @@ def _vector(values: object, name: str, length: int) -> Vector:
         if np.asarray(values).dtype.kind == "c":
             raise TypeError("complex numbers")
         a = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as err:
+    except (OverflowError, TypeError, ValueError) as err:
         raise InvalidInput.argument(
             "warm_start", expected=f"{name}: {length} numbers", got=type(values).__name__
         ) from err

@@ -12,6 +12,7 @@ from lemmata_core.check import in_range, one_of, positive_int
 from oco_anytime.certificate import STATUSES, Certificate, static_regret_bound
 from oco_anytime.domains.base import Domain, positive, vector
 from oco_anytime.interface import Learner, Round, reading_state, scales, state_head, state_numbers, warn_exceeded
+from oco_anytime.penalty import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,7 +165,7 @@ class PenaltyLearner(Learner):
             code = self._k.update(self._cfg, self._s, self._z, self._n, self._ccv, self._x, c, v, a, *self._set, new)
             if code:
                 name = ("cost_grad", "violation", "violation_grad")[code - 1]
-                raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+                raise self._unfit(name)
             self._x, self._view = new, None
         else:
             self._update_outside(c, v, a, new)
@@ -187,12 +188,17 @@ class PenaltyLearner(Learner):
                 raise
             self._x, self._view = new, None
 
+    @staticmethod
+    def _unfit(name: str) -> InvalidInput:
+        expected = f"finite numbers up to {LARGEST:g} in magnitude"
+        return InvalidInput.argument(name, expected=expected, got="NaN, infinity or a larger one")
+
     def _check_finite(self, c: Vector, v: Vector, a: Vector) -> None:
         for name, value in (("cost_grad", c), ("violation", v), ("violation_grad", a)):
             flat = value.ravel()
             # a sum of squares may overflow where the numbers do not
-            if not math.isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
-                raise InvalidInput.argument(name, expected="finite numbers", got="NaN or infinity")
+            if not math.isfinite(flat.dot(flat)) and not (np.abs(flat) <= LARGEST).all():
+                raise self._unfit(name)
 
     def _know_rows(self, m: int) -> None:
         """The number of constraints shows itself: give each its place in the state."""

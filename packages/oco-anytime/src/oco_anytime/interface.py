@@ -174,7 +174,7 @@ class Round:
 def _number(value: Any) -> float:
     try:
         x = float(value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise InvalidInput.argument("violation", expected="a finite number", got=value) from None
     if not math.isfinite(x):
         raise InvalidInput.argument("violation", expected="a finite number", got=x)

@@ -36,16 +36,17 @@ _lyapunov = leaf(penalty.lyapunov_weight)
 _budget = leaf(penalty.budget_increment)
 Z_MAX = penalty.Z_MAX
 _SQRT2 = math.sqrt(2.0)
+LARGEST = penalty.LARGEST
 
 
 @stage
 def not_finite(a):
-    """Whether a contiguous vector holds a NaN or an infinity."""
+    """Whether a contiguous vector holds a NaN or a number beyond `LARGEST`."""
     if math.isfinite(dot(a, a)):
         return False
     # the square may overflow where the numbers do not
     for x in a:  # noqa: SIM110 - numba compiles no generator
-        if not math.isfinite(x):
+        if not abs(x) <= LARGEST:
             return True
     return False
 

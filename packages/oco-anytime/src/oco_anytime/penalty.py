@@ -6,6 +6,7 @@ Scalars only, and no state: the learner owns the state and hands it in. `oco_any
 import math
 
 #: exp(z) is capped here; the learner's status then says "saturated" (there is no feasible point).
+LARGEST = 1e300  # of a number that comes in: norms and sums of a few of them stay finite
 Z_MAX = 600.0
 
 

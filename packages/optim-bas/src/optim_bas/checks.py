@@ -38,7 +38,7 @@ def check_number(
     """
     try:
         number = float("nan") if isinstance(value, (str, bytes)) else float(value)
-    except (TypeError, ValueError, RuntimeError):
+    except (OverflowError, TypeError, ValueError, RuntimeError):
         number = float("nan")
     if not low <= number < high:
         raise InvalidInput.argument(name, expected=expected, got=value)

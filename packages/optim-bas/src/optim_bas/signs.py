@@ -7,6 +7,9 @@ import torch
 from lemmata_core import InvalidInput
 from torch import Tensor
 
+# torch stores these and does not compare them.
+_UNORDERED = (torch.uint16, torch.uint32, torch.uint64)
+
 
 def pack_signs(x: Tensor) -> Tensor:
     """Eight signs a byte: bit i of byte j is 1 where entry 8 j + i of the flattened `x` is positive.
@@ -30,7 +33,9 @@ def pack_signs(x: Tensor) -> Tensor:
     if not isinstance(given, Tensor) or given.layout != torch.strided or given.is_complex():
         got = f"{given.dtype} in {given.layout}" if isinstance(given, Tensor) else type(given).__name__
         raise InvalidInput.argument("x", expected="a dense tensor of real numbers", got=got)
-    return pack_bits(x > 0)
+    if x.dtype in _UNORDERED:
+        return pack_bits(x.bool())
+    return pack_bits((x.float() if x.is_floating_point() and x.element_size() == 1 else x) > 0)
 
 
 def unpack_signs(packed: Tensor, numel: int) -> Tensor:

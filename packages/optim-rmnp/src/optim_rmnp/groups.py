@@ -131,7 +131,7 @@ def _check_range(key: str, value: object, low: float, high: float, expected: str
         if isinstance(value, (str, bytes)):  # "1e-3", as YAML reads it
             raise TypeError
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise InvalidInput.argument(key, expected=expected, got=value) from None
     if not low <= number < high:
         raise InvalidInput.argument(key, expected=expected, got=value)

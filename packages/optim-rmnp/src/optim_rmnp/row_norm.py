@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
     Raises
     ------
     InvalidInput
-        If `x` is not a floating-point tensor with a dimension `dim`, or `eps` is negative or NaN.
+        If `x` is not a floating-point tensor with a dimension `dim`, or `eps` is negative or not finite.
 
     Notes
     -----
@@ -47,11 +48,11 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
         got = f"{given.dtype} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else given
         raise InvalidInput.argument("x", expected="a floating-point tensor of one or more dimensions", got=got)
     axis: Any = dim
-    if not isinstance(axis, int) or not -x.ndim <= dim < x.ndim:
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -x.ndim <= dim < x.ndim:
         raise InvalidInput.argument("dim", expected=f"an int from {-x.ndim} to {x.ndim - 1}", got=dim)
     floor: Any = eps
-    if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not eps >= 0:
-        raise InvalidInput.argument("eps", expected="a number >= 0", got=eps)
+    if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not 0 <= eps <= sys.float_info.max:
+        raise InvalidInput.argument("eps", expected="a finite number >= 0", got=eps)
     wide = x.to(compute_dtype(x.dtype))
     return (wide / floored_norm(wide, eps, dim)).to(x.dtype)
 

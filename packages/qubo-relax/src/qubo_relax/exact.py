@@ -191,6 +191,8 @@ def packing_bound(values: Floats, weights: Floats, capacities: Floats) -> float:
     if values.size == 0:
         return 0.0
     found = optimize.linprog(-values, A_ub=weights, b_ub=capacities, bounds=(0, 1), method="highs")
+    if found.fun is None:  # numbers that HiGHS takes for infinite: every item is a bound too
+        return float(values[values > 0].sum())
     return float(-found.fun)
 
 

@@ -14,17 +14,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CHUNK = 1_000_000
+# Solvers sweep in float32, and bounds add up rows and penalties: what is larger must be rescaled.
+LARGEST = 1e30
 _COMPILED_FROM = 1_000_000  # pairs from which a compiled build repays its loading time
 
 
 def warn_wide(name: str, *arrays: NDArray[np.float64]) -> None:
-    """Warn when the non-zero coefficients span more than twelve orders of magnitude."""
+    """Refuse coefficients above `LARGEST`; warn when the others span more than twelve orders of magnitude.
+
+    Raises
+    ------
+    InvalidInput
+    """
     low, high = np.inf, 0.0
     for a in arrays:
         for k in range(0, a.size, _CHUNK):
             size = np.abs(a[k : k + _CHUNK])
             high = max(high, float(size.max()))
             low = min(low, float(np.min(size, where=size > 0, initial=np.inf)))
+    if high > LARGEST:
+        raise InvalidInput.argument(name, expected=f"numbers up to {LARGEST:g} in magnitude: rescale", got=f"{high:g}")
     if high > 1e12 * low:
         warnings.warn(
             f"{name}: the coefficients span more than 1e12; float64 cannot hold the small ones beside the large",
@@ -52,7 +61,7 @@ def number(x: Any, name: str) -> float:
     """A finite float."""
     try:
         value = float(x)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         value = np.nan
     if not np.isfinite(value):
         raise InvalidInput.argument(name, expected="a finite number", got=x)
@@ -67,7 +76,12 @@ def vector(x: Any, name: str, size: int | None = None, *, copy: bool = True) -> 
 
 def indices(x: Any, n: int, name: str) -> NDArray[Any]:
     """Whole numbers in 0..n-1, as int32 where they fit."""
-    a = np.asarray(x)
+    try:
+        a = np.asarray(x)
+    except (OverflowError, ValueError):
+        raise InvalidInput.argument(
+            name, expected="a 1-D array of whole numbers", got="rows of unequal length"
+        ) from None
     if a.ndim != 1 or (a.size and a.dtype.kind not in "iu"):
         raise InvalidInput.argument(name, expected="a 1-D array of whole numbers", got=f"{a.dtype}, shape {a.shape}")
     if a.size and (a.min() < 0 or a.max() >= n):

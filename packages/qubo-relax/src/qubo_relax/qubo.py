@@ -282,12 +282,14 @@ class Qubo:
             value += (P * P) @ self.diagonal
         if self.concavity:
             value += self.concavity * np.einsum("bi,bi->b", P, 1.0 - P)
+        self._finite(value)
         return value if np.ndim(X) == 2 else float(value[0])
 
     def field(self, X: ArrayLike) -> NDArray[np.float64]:
         """``g = c + S x``, the gradient of the multilinear part, of the shape of `X`."""
         P = self._points(X)
         g = self.linear + self._times(P)
+        self._finite(g)
         return g if np.ndim(X) == 2 else g[0]
 
     def gradient(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -356,6 +358,11 @@ class Qubo:
     def _times(self, P: NDArray[np.float64]) -> NDArray[np.float64]:
         # scipy refuses products with matrices of no rows.
         return np.asarray((self.quadratic @ P.T).T) if self.n else np.zeros(P.shape)
+
+    def _finite(self, value: NDArray[np.float64]) -> None:
+        # Points far outside the box only: no coefficient is that large.
+        if not np.isfinite(value).all():
+            raise InvalidInput.argument("X", expected="points of the box [0, 1]^n", got="points whose value overflows")
 
     def _points(self, X: ArrayLike) -> NDArray[np.float64]:
         P = check.array(X, "X", ndim=(1, 2))

@@ -62,6 +62,8 @@ def dual_bound(op: Operator, k: int, delta: float, mu: float, H: np.ndarray) -> 
     -------
     DualBound
     """
+    # No violation exceeds sqrt(k), and a larger tolerance allows no more than that one.
+    delta = min(delta, k**0.5 + 1.0)
     low, high = 0.0, np.inf
     sides: dict[bool, np.ndarray] = {}
     best, at, X, stretch = -np.inf, mu, H, 0.02

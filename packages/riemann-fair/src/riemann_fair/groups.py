@@ -142,8 +142,19 @@ def _soft_memberships(groups: Any, name: str) -> np.ndarray | None:
     """Row-stochastic floats, or None when `groups` holds labels."""
     if isinstance(groups, Mapping):
         return None
-    values = np.asarray(groups)
-    if values.ndim != 2 or values.shape[1] < 2 or values.dtype.kind != "f" or not np.isfinite(values).all():
+    try:
+        values = np.asarray(groups)
+    except ValueError:
+        raise InvalidInput.argument(
+            name, expected="a 1-D or 2-D array of labels", got="rows of unequal length"
+        ) from None
+    if (
+        values.ndim != 2
+        or not values.size
+        or values.shape[1] < 2
+        or values.dtype.kind != "f"
+        or not np.isfinite(values).all()
+    ):
         return None
     if (values < 0).any() or np.abs(values.sum(axis=1) - 1).max() > 1e-8:
         if np.all(values == np.round(values)):

@@ -102,7 +102,10 @@ def _as_numbers(affinity: Any, name: str) -> Any:
     if sp.issparse(affinity):
         shape, kind = affinity.shape, affinity.dtype.kind
     else:
-        affinity = np.asarray(affinity)
+        try:
+            affinity = np.asarray(affinity)
+        except ValueError:
+            raise InvalidInput.argument(name, expected="a square matrix", got="rows of unequal length") from None
         shape, kind = affinity.shape, affinity.dtype.kind
         if kind == "b":
             raise InvalidInput.argument(name, expected="numbers (convert with .astype(float))", got="a boolean array")

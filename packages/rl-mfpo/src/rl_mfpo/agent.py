@@ -275,7 +275,10 @@ class MFPO:
         state : object
             As given.
         """
-        obs = np.asarray(observation)
+        try:
+            obs = np.asarray(observation)
+        except ValueError as err:
+            raise InvalidInput.argument("observation", expected="an array", got=f"uneven rows ({err})") from err
         if obs.dtype != np.float32:
             obs = as_float32(obs)
         if obs.shape[-1:] != (self.spaces.obs_dim,) or obs.ndim > 2:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from lemmata_core import InvalidInput
-from lemmata_core.check import positive_int
+from lemmata_core.check import array, positive_int
 
 from rl_mfpo.learner import Batch
 
@@ -98,14 +98,20 @@ class ReplayBuffer:
             Shape (n, A), in [-1, 1].
         reward, terminated : numpy.ndarray
             Shape (n,). A truncated episode is not a terminated one: its value goes on.
+
+        Raises
+        ------
+        InvalidInput
+            For another shape, NaN or infinity; the buffer is as before.
         """
-        n, o, a = len(reward), self.obs_dim, self.action_dim
+        gains = array(reward, "reward", ndim=1, dtype=np.float32)
+        n, o, a = len(gains), self.obs_dim, self.action_dim
         rows = np.empty((n, self.width), dtype=np.float32)
-        rows[:, :o] = obs
-        rows[:, o : o + a] = action
-        rows[:, o + a] = reward
-        rows[:, o + a + 1 : -1] = next_obs
-        rows[:, -1] = terminated
+        rows[:, :o] = array(obs, "obs", dtype=np.float32, shape=(n, o))
+        rows[:, o : o + a] = array(action, "action", dtype=np.float32, shape=(n, a))
+        rows[:, o + a] = gains
+        rows[:, o + a + 1 : -1] = array(next_obs, "next_obs", dtype=np.float32, shape=(n, o))
+        rows[:, -1] = array(terminated, "terminated", dtype=np.float32, shape=(n,))
         self.append_rows(rows)
 
     def append_rows(self, rows: NDArray[np.float32]) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Inputs = Callable[[np.random.Generator, int, int], "NDArray[Any]"]
 
+LARGEST = 1e50  # of inputs, targets and parameters
+
 
 @dataclass(frozen=True)
 class Prompts:
@@ -121,15 +123,28 @@ class Family(ABC):
 
     def checked(self, x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Check prompts against the family's dimension."""
-        xs = array(x, "x", ndim=3, shape=(None, None, self.dim))
-        return xs, array(y, "y", ndim=2, shape=xs.shape[:2])
+        xs = moderate(array(x, "x", ndim=3, shape=(None, None, self.dim)), "x")
+        return xs, moderate(array(y, "y", ndim=2, shape=xs.shape[:2]), "y")
+
+
+def moderate(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Refuse numbers whose squares, over the square of the least noise, leave float64: the answer would be NaN."""
+    if values.size and np.abs(values).max() > LARGEST:
+        got = f"{np.abs(values).max():g}"
+        raise InvalidInput.argument(name, expected=f"numbers up to {LARGEST:g} in magnitude: rescale", got=got)
+    return values
+
+
+def deviation(value: float, name: str) -> float:
+    """Check a standard deviation, from 1 / `LARGEST` to `LARGEST`."""
+    return in_range(value, name, 1 / LARGEST, LARGEST)
 
 
 def covariance(value: ArrayLike | None, name: str, dim: int, *, allow_singular: bool = False) -> NDArray[np.float64]:
     """Check a covariance: symmetric, and positive definite or, with `allow_singular`, semidefinite. None: identity."""
     if value is None:
         return np.eye(dim)
-    matrix = array(value, name, ndim=2, shape=(dim, dim))
+    matrix = moderate(array(value, name, ndim=2, shape=(dim, dim)), name)
     scale = max(float(np.abs(matrix).max()), 1e-300)
     if np.abs(matrix / scale - matrix.T / scale).max() > 1e-10:
         raise InvalidInput.argument(name, expected="a symmetric matrix", got="entries that differ across the diagonal")

@@ -9,7 +9,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import array, one_of, positive_int
 
-from icl_theory.bayes.family import Family, Inputs, Posterior, average, deviation, probabilities
+from icl_theory.bayes.family import Family, Inputs, Posterior, average, deviation, moderate, probabilities
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -60,7 +60,7 @@ class FiniteTasks(Family):
             self.weights = None
             self.dim = positive_int(1 if dim is None else dim, "dim")
         else:
-            self.weights = array(given, "weights", ndim=2, copy=True)
+            self.weights = moderate(array(given, "weights", ndim=2, copy=True), "weights")
             if not self.weights.size:
                 raise InvalidInput.argument("weights", expected="one task at least", got=f"shape {self.weights.shape}")
             self.dim = self.weights.shape[1]

@@ -10,7 +10,7 @@ import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import array, positive_int
 
-from icl_theory.bayes.family import Family, Inputs, Posterior, covariance, deviation
+from icl_theory.bayes.family import Family, Inputs, Posterior, covariance, deviation, moderate
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -63,7 +63,9 @@ class LinearGaussian(Family):
         self.inputs = inputs
         size = self._phi(np.zeros((1, 1, self.dim))).shape[-1]
         self.prior_mean = (
-            np.zeros(size) if prior_mean is None else array(prior_mean, "prior_mean", ndim=1, shape=(size,), copy=True)
+            np.zeros(size)
+            if prior_mean is None
+            else moderate(array(prior_mean, "prior_mean", ndim=1, shape=(size,), copy=True), "prior_mean")
         )
         self.prior_cov = covariance(prior_cov, "prior_cov", size, allow_singular=allow_singular)
 

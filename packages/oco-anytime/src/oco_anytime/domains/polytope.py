@@ -344,7 +344,7 @@ def _rows(name: str, rhs_name: str, A: Any, b: Any, d: int, *, equal: bool) -> t
             raise InvalidInput.argument(name, expected=f"rows for {rhs_name}", got="None")
         return np.empty((0, d)), np.empty(0)
     M = array(A.toarray() if hasattr(A, "toarray") else A, name, ndim=2, shape=(None, d))
-    rhs = np.zeros(M.shape[0]) if b is None else vector(np.ravel(b), rhs_name, M.shape[0])
+    rhs = np.zeros(M.shape[0]) if b is None else vector(array(b, rhs_name).ravel(), rhs_name, M.shape[0])
     norms = np.linalg.norm(M, axis=1)
     zero = norms == 0.0
     if (np.abs(rhs[zero]) > 0.0).any() if equal else (rhs[zero] < 0.0).any():

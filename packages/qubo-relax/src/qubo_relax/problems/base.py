@@ -11,7 +11,7 @@ import numpy as np
 from lemmata_core import InvalidInput, check
 
 from qubo_relax.constraints import LinearConstraint
-from qubo_relax.matrices import warn_wide
+from qubo_relax.matrices import LARGEST, warn_wide
 from qubo_relax.structure import structural_margin
 
 if TYPE_CHECKING:
@@ -199,12 +199,17 @@ def _concavity(qubo: Qubo, margin: float, concavity: float | None) -> float:
 
 
 def numbers(x: Any, name: str, *, ndim: int = 1, shape: tuple[int, ...] | None = None) -> NDArray[np.float64]:
-    """A read-only float64 copy of a finite array of the given shape."""
+    """A read-only float64 copy of an array of the given shape, its entries finite and at most `LARGEST`."""
     a: NDArray[np.float64] = check.array(x.toarray() if hasattr(x, "toarray") else x, name, copy=True)
-    if a.ndim != ndim and not (a.size == 0 and ndim == 1):
+    if a.size == 0 and ndim == 1:
+        a = a.reshape(-1)
+    if a.ndim != ndim:
         raise InvalidInput.argument(name, expected=f"a {ndim}-D array", got=f"shape {a.shape}")
     if shape is not None and a.shape != shape:
         raise InvalidInput.argument(name, expected=f"shape {shape}", got=f"shape {a.shape}")
+    if a.size and max(a.max(), -a.min()) > LARGEST:
+        got = f"{max(a.max(), -a.min()):g}"
+        raise InvalidInput.argument(name, expected=f"numbers up to {LARGEST:g} in magnitude: rescale", got=got)
     a.flags.writeable = False
     return a
 

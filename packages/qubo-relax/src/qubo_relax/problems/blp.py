@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -56,10 +56,10 @@ class BinaryLP(Problem):
     def __post_init__(self) -> None:
         c = numbers(self.c, "c")
         wide_range_warning("c", c)
-        b = numbers(np.atleast_1d(self.b), "b")
+        b = numbers(np.atleast_1d(check.array(self.b, "b", ndim=(0, 1))), "b")
         try:
             A = sparse.csr_array(self.A, dtype=np.float64, copy=True) if b.size else sparse.csr_array((0, c.size))
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             raise InvalidInput.argument("A", expected=f"shape ({b.size}, {c.size})", got=self.A) from None
         if A.shape != (b.size, c.size):
             raise InvalidInput.argument("A", expected=f"shape ({b.size}, {c.size})", got=f"shape {A.shape}")
@@ -67,7 +67,8 @@ class BinaryLP(Problem):
             raise InvalidInput.argument("A", expected="finite numbers", got="NaN or infinity")
         A.sum_duplicates()
         A.eliminate_zeros()
-        senses = [self.sense] * b.size if isinstance(self.sense, str) else list(self.sense)
+        given: Any = self.sense
+        senses = [given] * b.size if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
         if len(senses) != b.size:
             raise InvalidInput.argument("sense", expected=f"one for all or {b.size}", got=f"{len(senses)}")
         for name, value in (("c", c), ("A", A), ("b", b), ("sense", tuple(senses))):

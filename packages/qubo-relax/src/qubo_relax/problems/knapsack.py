@@ -12,6 +12,7 @@ from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
+from qubo_relax.matrices import number
 from qubo_relax.problems.base import Problem, mask, numbers, pair_rows, readable, wide_range_warning
 from qubo_relax.terms import FactoredQubo, PriceTerm
 
@@ -199,7 +200,7 @@ class Knapsack(_Packing):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", numbers(self.weights, "weights"))
-        b = numbers([self.capacity], "capacity")
+        b = numbers([number(self.capacity, "capacity")], "capacity")
         object.__setattr__(self, "capacity", float(b[0]))
         if self.resolution is not None:
             object.__setattr__(self, "resolution", check.positive_int(self.resolution, "resolution"))

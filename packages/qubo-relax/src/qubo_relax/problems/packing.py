@@ -12,6 +12,7 @@ from lemmata_core import InvalidInput, check
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint, resolution
+from qubo_relax.matrices import number
 from qubo_relax.problems.base import (
     Problem,
     choices,
@@ -165,7 +166,7 @@ class GAP(_Bins):
     def __post_init__(self) -> None:
         v = numbers(self.profit, "profit", ndim=2)
         b = numbers(self.capacities, "capacities", shape=(v.shape[1],))
-        a = np.asarray(self.weights, dtype=np.float64)
+        a = check.array(self.weights, "weights", ndim=(1, 2))
         a = numbers(np.repeat(a[:, None], v.shape[1], axis=1) if a.ndim == 1 else a, "weights", ndim=2, shape=v.shape)
         _check_weights(a, b)
         for name, value in (("profit", v), ("weights", a), ("capacities", b)):
@@ -277,7 +278,7 @@ class BinPacking(_Bins):
 
     def __post_init__(self) -> None:
         a = numbers(self.weights, "weights")
-        b = numbers([self.capacity], "capacity")
+        b = numbers([number(self.capacity, "capacity")], "capacity")
         _check_weights(a, b)
         if (a > b[0]).any():
             raise InvalidInput.argument("weights", expected="items that fit a bin", got=float(a.max()))
