@@ -41,6 +41,24 @@ def table(env: str, cells: list[dict]) -> list[list]:
     return rows
 
 
+def summary(env: str, cells: list[dict]) -> list[str]:
+    """A row a learner: mean returns of the last policies over other episodes, by seed and over the seeds."""
+    lines = [
+        f"| {env} | steps | by seed | mean | first look | best look | core-seconds a seed |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, kind in (("MFPO, candidates", "candidates"), ("MFPO, samples", "samples"), ("SAC", "candidates")):
+        runs = [c for c in cells if c["learner"] == name.split(",")[0]]
+        if runs:
+            last = [c["curve"][f"final_{kind}"] for c in runs]
+            looks = np.mean([c["curve"][kind] for c in runs], axis=0)
+            seconds = np.mean([c["cpu_seconds"] for c in runs])
+            by_seed = ", ".join(f"{score:.0f}" for score in last)
+            ends = f"{np.mean(last):.0f} | {looks[0]:.0f} | {looks.max():.0f} | {seconds:.0f}"
+            lines.append(f"| {name} | {runs[0]['curve']['steps'][-1]} | {by_seed} | {ends} |")
+    return lines
+
+
 def plot(env: str, rows: list[list]) -> None:
     import matplotlib as mpl
 
@@ -104,6 +122,7 @@ def main() -> None:
             out.writerow(["env", "learner", "steps", "seeds", "mean", "iqm", "low", "high"])
             out.writerows([[f"{v:.5g}" if isinstance(v, float) else v for v in row] for row in rows])
         plot(args.env, rows)
+        print("\n".join(summary(args.env, done)))
 
 
 if __name__ == "__main__":
