@@ -54,6 +54,32 @@ def write_table(study: str, cells: list[dict]) -> None:
                 out.writerow([f"{v:.4g}" if isinstance(v, float) else v for v in row])
 
 
+def summary(cells: list[dict]) -> list[str]:
+    """A row a rule and layout: least share and mean reward at the end, by seed; looks with a lost goal; entropies.
+
+    A look counts from half of the updates on. Entropies: by how many nats the estimate exceeds the nearest neighbours'.
+    """
+    lines = [
+        "| goals | rule | least share, by seed | mean reward, by seed | looks < .05 | ADN, at most | cov, at most |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for rule, layout in dict.fromkeys((c["rule"], c["layout"]) for c in cells):
+        runs = [c["looks"] for c in cells if (c["rule"], c["layout"]) == (rule, layout)]
+        shares = ", ".join(f"{looks[-1]['min_share']:.3f}" for looks in runs)
+        rewards = ", ".join(f"{looks[-1]['reward']:.2f}" for looks in runs)
+        late = [look["min_share"] < 0.05 for looks in runs for look in looks[(len(looks) - 1) // 2 :]]
+        gaps = ["", ""]
+        if rule != "SAC":
+            gaps = [
+                f"{max(k[f'entropy_{name}'] - k['entropy_nn'] for looks in runs for k in looks):.2f}"
+                for name in ("adn", "cov")
+            ]
+        lines.append(
+            f"| {layout} | {rule} | {shares} | {rewards} | {sum(late)} of {len(late)} | {gaps[0]} | {gaps[1]} |"
+        )
+    return lines
+
+
 def plot(study: str, cells: list[dict]) -> None:
     import matplotlib as mpl
 
@@ -113,6 +139,7 @@ def main() -> None:
     if done:
         write_table(args.study, done)
         plot(args.study, done)
+        print("\n".join(summary(done)))
 
 
 if __name__ == "__main__":

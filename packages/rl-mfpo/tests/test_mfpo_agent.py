@@ -408,7 +408,7 @@ def test_a_saved_agent_predicts_the_same(tmp_path):
     assert MFPO.load(tmp_path / "a.mfpo", env=World).learn(1).num_timesteps == 51
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", None])
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"junk\n", b"\x80\x62(]}.", None])
 def test_a_file_of_something_else_is_refused(tmp_path, content):
     path = tmp_path / "a.mfpo"
     if content is None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from lemmata_core import Context, Evidence, Outcome, Scale
 from lemmata_core.progress import Progress
+from rl_mfpo import _claims_learning
 from rl_mfpo.claims import CLAIMS
 
 BY_ID = {claim.id.removeprefix("rl-mfpo/"): claim for claim in CLAIMS}
@@ -81,3 +82,33 @@ def test_a_rule_accepts_what_the_claim_says(name):
 def test_a_rule_rejects_what_misses_its_bar(name, key, value):
     evidence = Evidence(headline="", values={**GOOD[name], "judged": 1.0, key: value})
     assert BY_ID[name].accept(evidence).outcome is Outcome.DOES_NOT_HOLD
+
+
+@pytest.mark.parametrize("mujoco", [True, False])
+def test_returns_shows_a_mujoco_curve_beside_sac_where_mujoco_is_installed(mujoco, monkeypatch, tmp_path):
+    asked = []
+
+    def cells(ctx, function, arguments, label):
+        asked.extend(arguments)
+        made = []
+        for env_id, learner, seed, steps, every, _ in arguments:
+            looks = list(range(every, steps + 1, every))
+            curve = {"steps": looks, "candidates": [-150.0 + i for i in range(len(looks))]}
+            if learner == "MFPO":
+                curve["samples"] = curve["candidates"]
+            made.append({"env": env_id, "learner": learner, "seed": seed, "curve": curve})
+        return made
+
+    monkeypatch.setattr(_claims_learning, "cells", cells)
+    monkeypatch.setattr(_claims_learning, "find_spec", lambda name: object() if mujoco else None)
+    with ThreadPoolExecutor(1) as executor:
+        evidence = BY_ID["returns"].run(Context(Scale.LAPTOP, np.random.default_rng(0), executor, Progress(), tmp_path))
+    environments = ["Pendulum-v1", *(["InvertedPendulum-v5"] if mujoco else [])]
+    assert [series.title.split(",")[0] for series in evidence.series] == environments
+    assert all(set(series.lines) == {"MFPO, candidates", "MFPO, samples", "SAC"} for series in evidence.series)
+    # Both learners have the same budget.
+    budgets = {(env_id, *rest) for env_id, _, *rest in asked}
+    assert len(asked) == 2 * len(budgets) == 2 * len(environments)
+    verdict = BY_ID["returns"].accept(evidence)
+    assert verdict.outcome is Outcome.HOLDS
+    assert ("InvertedPendulum-v5" in verdict.reason) == mujoco

@@ -193,6 +193,9 @@ def test_min_ess_tempers_each_row_just_enough():
     fine = (free.ess_gaussian >= 4) & (free.ess_policy >= 4)
     assert bool(fine.any())
     torch.testing.assert_close(held.velocity[fine], free.velocity[fine])
+    for unreachable in (0.5, 17.0, math.nan):
+        with pytest.raises(InvalidInput, match="min_ess"):
+            estimate(unreachable)
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,52 @@ def test_the_fast_sampler_is_the_plain_one(steps, n, k):
     torch.testing.assert_close(found.log_prob, log_prob, rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 4])
+@pytest.mark.parametrize("k", [1, 6])
+def test_one_state_goes_the_way_of_many(steps, k):
+    p, obs, noise = policy(), randn(3, OBS), randn(3, k, A, seed=2)
+    expected = plain_flow(p, obs, noise, steps)[0]
+    for row, draws, wanted in zip(obs, noise, expected):
+        torch.testing.assert_close(p.sample(row, k, steps=steps, noise=draws), wanted, rtol=0, atol=5e-6)
+        found = p.flow(row[None], draws[None], steps, log_prob=False).unclipped[0].clamp(-1, 1)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=5e-6)
+        if k == 1:
+            torch.testing.assert_close(p.sample(row, steps=steps, noise=draws[0]), wanted[0], rtol=0, atol=5e-6)
+            torch.testing.assert_close(p.sample(row[None], steps=steps, noise=draws), wanted, rtol=0, atol=5e-6)
+
+
+def test_what_is_sampled_and_kept_can_enter_a_gradient_after_inference_mode():
+    p, obs = policy(), randn(1, OBS)
+    with torch.inference_mode():
+        p.sample(obs, generator=gen())
+        p.act(obs, deterministic=True)
+    action = p.sample(obs, generator=gen())
+    kept = p.velocity_net.constants(2)
+    weight = torch.ones(A, requires_grad=True)
+    (weight * action + (action @ kept.x_weight).sum() + kept.times.sum()).sum().backward()
+    torch.testing.assert_close(weight.grad, action[0])
+
+
+def test_arrays_of_any_kind_are_observations_and_noise():
+    p = policy()
+    obs, noise = np.arange(10).reshape(2, OBS), np.random.default_rng(0).normal(size=(2, A))
+    expected = p.sample(torch.tensor(obs, dtype=torch.float32), noise=torch.tensor(noise, dtype=torch.float32))
+    frozen = obs.astype(np.float32)
+    frozen.flags.writeable = False
+    for given in (obs, obs.tolist(), frozen, np.asfortranarray(obs), obs.astype(np.float64)):
+        assert torch.equal(p.sample(given, noise=noise), expected)
+    with pytest.raises(InvalidInput, match="obs: expected an array of real numbers"):
+        p.sample(["a"] * OBS)
+
+
+@pytest.mark.parametrize("shape", [(A,), (0, A), (4, A + 1), (2, 4, A), ()])
+def test_candidates_noise_of_a_wrong_shape_is_named(shape):
+    with pytest.raises(InvalidInput, match="noise"):
+        policy().act(randn(2, OBS), noise=torch.zeros(shape))
+    with pytest.raises(InvalidInput, match=r"noise: expected shape \(3, 3\)"):
+        policy().act(randn(2, OBS), noise=torch.zeros(4, A), n_candidates=3)
+
+
 def test_kept_constants_follow_every_change_of_the_weights():
     p, obs, noise = policy(), randn(4, OBS), randn(4, 2, A, seed=2)
     before = p.sample(obs, 2, noise=noise)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from rl_mfpo.goals import RULES, run_goals, run_goals_sac
 from rl_mfpo.returns import mfpo_curve, sac_curve
 
 FLOOR = "floor 0.1"
+PENDULUM, MUJOCO, BEST = "Pendulum-v1", "InvertedPendulum-v5", "MFPO, candidates"
 
 
 def goals_cell(rule: str, seed: int, updates: int, every: int) -> dict[str, Any]:
@@ -75,47 +77,87 @@ def accept_multi_goal(evidence: Evidence) -> Verdict:
     )
 
 
-def returns_cell(learner: str, seed: int, steps: int, every: int, episodes: int) -> dict[str, Any]:
-    """One learning curve on Pendulum-v1."""
-    curve = (mfpo_curve if learner == "MFPO" else sac_curve)("Pendulum-v1", seed, steps, every, episodes)
-    return {"learner": learner, "seed": seed, "curve": curve}
+# Scale and environment: seeds, steps, steps between two looks, episodes a look, learners
+RETURNS_PLANS: dict[Scale, dict[str, tuple[range, int, int, int, tuple[str, ...]]]] = {
+    Scale.SMOKE: {PENDULUM: (range(1), 520, 520, 1, ("MFPO",))},
+    Scale.LAPTOP: {
+        PENDULUM: (range(1), 6000, 2000, 5, ("MFPO", "SAC")),
+        MUJOCO: (range(1), 3000, 500, 5, ("MFPO", "SAC")),
+    },
+    Scale.FULL: {
+        PENDULUM: (range(3), 8000, 1000, 10, ("MFPO", "SAC")),
+        MUJOCO: (range(3), 6000, 500, 10, ("MFPO", "SAC")),
+    },
+}
+
+
+def returns_cell(env_id: str, learner: str, seed: int, steps: int, every: int, episodes: int) -> dict[str, Any]:
+    """One learning curve."""
+    curve = (mfpo_curve if learner == "MFPO" else sac_curve)(env_id, seed, steps, every, episodes)
+    return {"env": env_id, "learner": learner, "seed": seed, "curve": curve}
+
+
+def curve_lines(found: list[dict[str, Any]], env_id: str) -> dict[str, tuple[list[float], ...]]:
+    """Steps, and mean, least and greatest return over the seeds, of each learner on an environment."""
+    lines: dict[str, tuple[list[float], ...]] = {}
+    for learner, kind in (("MFPO", "candidates"), ("MFPO", "samples"), ("SAC", "candidates")):
+        curves = [c["curve"] for c in found if (c["env"], c["learner"]) == (env_id, learner)]
+        if curves:
+            runs = [c[kind] for c in curves]
+            name = learner if learner == "SAC" else f"MFPO, {kind}"
+            ends = (np.mean(runs, axis=0).tolist(), np.min(runs, axis=0).tolist(), np.max(runs, axis=0).tolist())
+            lines[name] = ([float(n) for n in curves[0]["steps"]], *ends)
+    return lines
 
 
 def run_returns(ctx: Context) -> Evidence:
-    """Pendulum-v1 with preset small, and SAC with equal networks."""
-    seeds, steps, every, episodes, learners = {
-        Scale.SMOKE: ((0,), 520, 520, 1, ("MFPO",)),
-        Scale.LAPTOP: ((0,), 6000, 2000, 5, ("MFPO", "SAC")),
-        Scale.FULL: ((0, 1, 2), 8000, 1000, 10, ("MFPO", "SAC")),
-    }[ctx.scale]
-    arguments = [(learner, seed, steps, every, episodes) for seed in seeds for learner in learners]
+    """Pendulum-v1 and, where MuJoCo is installed, InvertedPendulum-v5: preset small, and SAC with equal networks."""
+    plans = dict(RETURNS_PLANS[ctx.scale])
+    if find_spec("mujoco") is None:
+        plans.pop(MUJOCO, None)
+    arguments = [
+        (env_id, learner, seed, steps, every, episodes)
+        for env_id, (seeds, steps, every, episodes, learners) in plans.items()
+        for seed in seeds
+        for learner in learners
+    ]
     found = cells(ctx, returns_cell, arguments, "returns")
-    x = [float(n) for n in found[0]["curve"]["steps"]]
-    lines: dict[str, tuple[list[float], ...]] = {}
-    rows: list[tuple[object, ...]] = []
-    for learner, kind in (("MFPO", "candidates"), ("MFPO", "samples"), ("SAC", "candidates")):
-        runs = [c["curve"][kind] for c in found if c["learner"] == learner]
-        if runs:
-            name = learner if learner == "SAC" else f"MFPO, {kind}"
-            mean = np.mean(runs, axis=0).tolist()
-            lines[name] = (x, mean, np.min(runs, axis=0).tolist(), np.max(runs, axis=0).tolist())
-            rows.extend((name, int(n), value) for n, value in zip(x, mean))
-    last = lines["MFPO, candidates"][1][-1]
+    lines = {env_id: curve_lines(found, env_id) for env_id in plans}
+    values = {"pendulum": lines[PENDULUM][BEST][1][-1], "seeds": float(len(plans[PENDULUM][0])), **judged(ctx)}
+    headline = f"{PENDULUM}: {values['pendulum']:.0f} after {plans[PENDULUM][1]} steps"
+    if MUJOCO in plans:
+        curve = lines[MUJOCO][BEST][1]
+        values |= {"mujoco_first": curve[0], "mujoco_last": curve[-1], "mujoco_best": max(curve)}
+        values["mujoco_sac"] = lines[MUJOCO]["SAC"][1][-1]
+        headline += f"; {MUJOCO}: {curve[0]:.0f} to {curve[-1]:.0f}, SAC {values['mujoco_sac']:.0f}"
+    rows = [
+        (env_id, name, int(n), value)
+        for env_id, drawn in lines.items()
+        for name, line in drawn.items()
+        for n, value in zip(line[0], line[1])
+    ]
     return Evidence(
-        headline=f"Pendulum-v1: {last:.0f} after {steps} steps",
-        values={"pendulum": last, "seeds": float(len(seeds)), **judged(ctx)},
-        tables=(Table("Mean return", ("learner", "steps", "return"), rows),),
-        series=(Series("Pendulum-v1, preset small", "steps", "return", lines),),
-        settings={"steps": steps, "seeds": list(seeds), "episodes": episodes},
+        headline=headline,
+        values=values,
+        tables=(Table("Mean return", ("environment", "learner", "steps", "return"), rows),),
+        series=tuple(Series(f"{env_id}, preset small", "steps", "return", drawn) for env_id, drawn in lines.items()),
+        settings={
+            env_id: {"seeds": len(seeds), "steps": steps, "episodes": episodes}
+            for env_id, (seeds, steps, _, episodes, _) in plans.items()
+        },
     )
 
 
 def accept_returns(evidence: Evidence) -> Verdict:
-    """Pendulum solved; the paper's tasks are not run."""
+    """Pendulum solved; the MuJoCo curve is reported beside SAC's, and the paper's tasks are not run."""
     v = evidence.values
-    reason = (
-        f"Pendulum-v1: {v['pendulum']:.0f} over {v['seeds']:.0f} seed(s) (bar -200); the paper's tasks are not run here"
-    )
+    reason = f"{PENDULUM}: {v['pendulum']:.0f} over {v['seeds']:.0f} seed(s) (bar -200)"
+    if "mujoco_last" in v:
+        reason += (
+            f"; {MUJOCO}: from {v['mujoco_first']:.0f} to {v['mujoco_last']:.0f} (best look {v['mujoco_best']:.0f}), "
+            f"SAC {v['mujoco_sac']:.0f}, no bar"
+        )
+    reason += "; the paper's tasks are not run here"
     return too_short(evidence) or verdict(holds=v["pendulum"] >= -200, reason=reason)
 
 

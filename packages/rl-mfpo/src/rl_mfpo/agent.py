@@ -289,15 +289,20 @@ class MFPO:
             obs = obs.copy()
         rows = torch.from_numpy(obs[None] if single else obs).to(self.device)
         policy, draw = self.learner.policy, self.random.predict
-        if deterministic or n_candidates is not None:
-            action = policy.act(
-                rows, deterministic=deterministic, generator=draw, steps=steps, n_candidates=n_candidates
-            )
-        else:
-            # `policy.sample` without its checks, which were made above.
-            count = self.config.n_sample_steps if steps is None else positive_int(steps, "steps")
-            noise = torch.randn((len(rows), 1, policy.act_dim), generator=draw, device=self.device)
-            action = policy.flow(rows, noise, count, log_prob=False).unclipped[:, 0].clamp_(-1, 1)
+        # The result leaves as an array: nothing of what is computed may be wanted for a gradient.
+        with torch.inference_mode():
+            if deterministic or n_candidates is not None:
+                action = policy.act(
+                    rows, deterministic=deterministic, generator=draw, steps=steps, n_candidates=n_candidates
+                )
+            else:
+                # `policy.sample` without its checks, which were made above.
+                count = self.config.n_sample_steps if steps is None else positive_int(steps, "steps")
+                noise = torch.randn((len(rows), policy.act_dim), generator=draw, device=self.device)
+                if len(rows) == 1:
+                    action = policy.flow_one(rows, noise, count).clamp_(-1, 1)
+                else:
+                    action = policy.flow(rows, noise.unsqueeze(1), count, log_prob=False).unclipped[:, 0].clamp_(-1, 1)
         scaled = self.spaces.scale.to_env(action.cpu().numpy())
         # A number that is not finite spoils every entry of its row; to look at one entry is the quickest check.
         first = scaled[:, 0]

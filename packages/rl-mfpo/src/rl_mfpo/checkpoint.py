@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import os
-import pickle
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -216,9 +215,14 @@ def load_tensors(source: Any, name: str) -> Any:
     ValueError
     """
     try:
-        return torch.load(source, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise ValueError(f"{name} holds something else than tensors and plain values") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch takes other bytes for a pickle of a newer protocol
+            return torch.load(source, map_location="cpu", weights_only=True)
+    except (OSError, MemoryError):
+        raise
+    except Exception as err:
+        # Bytes that are no pickle run into any exception of the unpickler's: KeyError, IndexError, struct.error, ...
+        raise ValueError(f"{name} holds something else than tensors and plain values") from err
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from lemmata_core import InvalidInput
 from lemmata_core.check import positive_int
@@ -102,6 +103,8 @@ class MeanFlowPolicy(nn.Module):
         are computed once a state and once a step.
         """
         n, k, _ = noise.shape
+        if n == 1 and not log_prob:
+            return FlowSamples(self.flow_one(obs, noise[0], steps).view(noise.shape), None)
         nets = [self.velocity_net, self.divergence_net] if log_prob else [self.velocity_net]
         parts = [net.constants(steps, instantaneous=self.instantaneous) for net in nets]
         if n == 1:
@@ -120,6 +123,19 @@ class MeanFlowPolicy(nn.Module):
         ]
         end = torch.cat([x for x, _ in pieces]).view(noise.shape)
         return self._finish(end, torch.cat([t for _, t in pieces if t is not None]) if log_prob else None, noise, steps)
+
+    def flow_one(self, obs: Tensor, noise: Tensor, steps: int) -> Tensor:
+        """`flow` of noise (K, A) at one state (1, O), without likelihood: (K, A). Gradients are the caller's to forbid.
+
+        The way of a single action, where every call beside the network's own is felt.
+        """
+        net = cast("MeanFlowNet", self._modules["velocity_net"])  # quicker than the attribute
+        constants = net.constants(steps, instantaneous=self.instantaneous)
+        x, weight, blocks, share = noise, constants.x_weight, constants.blocks, 1 / steps
+        # The state's part of the first layer is a bias, as the time's is.
+        for bias in torch.addmm(constants.times, obs.expand(steps, -1), constants.obs_weight).unbind():
+            x = torch.sub(x, run_blocks(torch.addmm(bias, x, weight), blocks), alpha=share)
+        return x
 
     def _finish(self, end: Tensor, total: Tensor | None, noise: Tensor, steps: int) -> FlowSamples:
         if total is None:
@@ -196,6 +212,12 @@ class MeanFlowPolicy(nn.Module):
         """
         obs, single = self._observations(obs)
         noise = self._noise(obs, n, noise, generator, single=single)
+        if n is None and len(obs) == 1:
+            with torch.no_grad():
+                action = self.flow_one(obs, noise, self._steps(steps)).clamp_(-1, 1)
+            return action.squeeze(0) if single else action
+        if n is None:
+            noise = noise.unsqueeze(1)
         action = self.flow(obs, noise, self._steps(steps), log_prob=False).unclipped.clamp_(-1, 1)
         if n is None:
             action = action.squeeze(1)
@@ -291,16 +313,22 @@ class MeanFlowPolicy(nn.Module):
                 expected = f"at most {bank}, the size of the noise bank, with deterministic actions"
                 raise InvalidInput.argument("n_candidates", expected=expected, got=count)
             noise = self.noise_bank[:count]
+        elif noise is not None:
+            noise = self._tensor(noise, "noise")
+            count = len(noise) if n_candidates is None and noise.ndim else count
+            if count == 0 or noise.shape != (count, self.act_dim):
+                expected = f"shape ({count or 'n_candidates'}, {self.act_dim})"
+                raise InvalidInput.argument("noise", expected=expected, got=f"shape {tuple(noise.shape)}")
         if noise is not None:
-            noise = noise.expand(len(obs), -1, -1)
-            count = noise.shape[1]
-        drawn = self._noise(obs, count, noise, generator, single=False)
+            drawn = noise.expand(len(obs), -1, -1)
+        else:
+            drawn = torch.randn((len(obs), count, self.act_dim), generator=generator, device=obs.device)
         action = self.flow(obs, drawn, self._steps(steps), log_prob=False).unclipped.clamp_(-1, 1)
         if count == 1:
             best = action[:, 0]
         else:
             value = self.target_critic.values(obs, action, clipped=self.config.clipped_double_q)
-            best = action[torch.arange(len(obs), device=action.device), value.argmax(1)]
+            best = action.gather(1, value.argmax(1).view(-1, 1, 1).expand(-1, 1, self.act_dim)).squeeze(1)
         return best[0] if single else best
 
     def deployable(self, steps: int | None = None, low: Any = None, high: Any = None) -> nn.Module:
@@ -348,24 +376,37 @@ class MeanFlowPolicy(nn.Module):
         return self.config.n_sample_steps if steps is None else positive_int(steps, "steps")
 
     def _observations(self, obs: Any) -> tuple[Tensor, bool]:
-        obs = torch.as_tensor(obs, dtype=torch.float32, device=self.noise_bank.device)
-        if obs.ndim not in (1, 2) or obs.shape[-1] != self.obs_dim:
+        obs = self._tensor(obs, "obs")
+        shape = obs.shape
+        if len(shape) not in (1, 2) or shape[-1] != self.obs_dim:
             expected = f"shape (B, {self.obs_dim}) or ({self.obs_dim},)"
-            raise InvalidInput.argument("obs", expected=expected, got=f"shape {tuple(obs.shape)}")
-        return (obs.unsqueeze(0), True) if obs.ndim == 1 else (obs, False)
+            raise InvalidInput.argument("obs", expected=expected, got=f"shape {tuple(shape)}")
+        return (obs.unsqueeze(0), True) if len(shape) == 1 else (obs, False)
 
     def _noise(
         self, obs: Tensor, n: int | None, noise: Tensor | None, generator: torch.Generator | None, *, single: bool
     ) -> Tensor:
-        count = 1 if n is None else positive_int(n, "n")
-        shape = (len(obs), count, self.act_dim)
+        """What is given, or drawn: (B, n, A), or (B, A) where n is None."""
+        rows, dim = obs.shape[0], self.act_dim
+        shape = (rows, dim) if n is None else (rows, positive_int(n, "n"), dim)
         if noise is None:
             return torch.randn(shape, generator=generator, device=obs.device)
-        wanted = [size for size, drop in zip(shape, (single, n is None, False)) if not drop]
-        if list(noise.shape) != wanted:
-            expected = f"shape {tuple(wanted)}"
-            raise InvalidInput.argument("noise", expected=expected, got=f"shape {tuple(noise.shape)}")
-        return noise.to(device=obs.device, dtype=obs.dtype).reshape(shape)
+        noise = self._tensor(noise, "noise")
+        wanted = shape[1:] if single else shape
+        if noise.shape != wanted:
+            raise InvalidInput.argument("noise", expected=f"shape {wanted}", got=f"shape {tuple(noise.shape)}")
+        return noise.unsqueeze(0) if single else noise
+
+    def _tensor(self, given: Any, name: str) -> Tensor:
+        """A float32 tensor on the policy's device; what is one already comes back as it is."""
+        device = cast("Tensor", self._buffers["noise_bank"]).device  # quicker than the attribute
+        if not isinstance(given, Tensor):
+            values = np.asarray(given)
+            if values.dtype.kind not in "biuf":
+                raise InvalidInput.argument(name, expected="an array of real numbers", got=f"dtype {values.dtype}")
+            # A copy: torch warns of arrays that cannot be written to.
+            return torch.from_numpy(values.astype(np.float32)).to(device)
+        return given if given.dtype is torch.float32 and given.device == device else given.to(device, torch.float32)
 
 
 def _carry(

@@ -15,10 +15,18 @@ from numpy.typing import NDArray
 from rl_mfpo.errors import HealthWarning
 
 EVALUATION_SEED = 10_000
+FINAL_SEED = 20_000
 
 
 def mfpo_curve(
-    env_id: str, seed: int, steps: int, every: int, episodes: int, store: Path | None = None, **overrides: Any
+    env_id: str,
+    seed: int,
+    steps: int,
+    every: int,
+    episodes: int,
+    store: Path | None = None,
+    final: int = 0,
+    **overrides: Any,
 ) -> dict[str, Any]:
     """Train preset "small" and evaluate every `every` steps, with the best of candidates and with single samples.
 
@@ -27,7 +35,8 @@ def mfpo_curve(
     Returns
     -------
     dict
-        ``steps``, ``candidates`` and ``samples``: lists, mean returns over `episodes`.
+        ``steps``, ``candidates`` and ``samples``: lists, mean returns over `episodes`. With `final` > 0 also
+        ``final_candidates`` and ``final_samples``: mean returns of the last policy over `final` other episodes.
     """
     from rl_mfpo.agent import MFPO
     from rl_mfpo.evaluation import evaluate
@@ -54,17 +63,21 @@ def mfpo_curve(
                 agent.save_checkpoint(curve.parent / "checkpoints")
                 with atomic_write(curve) as file:
                     json.dump(found, file)
+        if final:
+            for name, deterministic in (("candidates", True), ("samples", False)):
+                result = evaluate(agent, env_id, final, deterministic=deterministic, seed=FINAL_SEED + seed)
+                found[f"final_{name}"] = result.mean
     agent.close()
     return found
 
 
-def sac_curve(env_id: str, seed: int, steps: int, every: int, episodes: int) -> dict[str, Any]:
+def sac_curve(env_id: str, seed: int, steps: int, every: int, episodes: int, final: int = 0) -> dict[str, Any]:
     """SAC with the same widths, batch, rate and random actions; evaluated with its mean action.
 
     Returns
     -------
     dict
-        ``steps`` and ``candidates``: lists.
+        ``steps`` and ``candidates``: lists. With `final` > 0 also ``final_candidates``, as `mfpo_curve`.
     """
     import gymnasium
 
@@ -81,6 +94,8 @@ def sac_curve(env_id: str, seed: int, steps: int, every: int, episodes: int) -> 
         model.learn(every, reset_num_timesteps=False)
         found["steps"].append(until)
         found["candidates"].append(evaluate(model, env_id, episodes, seed=EVALUATION_SEED + seed).mean)
+    if final:
+        found["final_candidates"] = evaluate(model, env_id, final, seed=FINAL_SEED + seed).mean
     return found
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 from lemmata_core import InvalidInput
-from lemmata_core.check import one_of, positive_int
+from lemmata_core.check import in_range, one_of, positive_int
 from torch import Tensor
 
 from rl_mfpo.functional.truncnorm import truncated_normal
@@ -189,7 +189,8 @@ def estimate_velocity(
     mode : {"adaptive", "gaussian", "policy"}
         "adaptive": both, each weighted by its effective sample size.
     min_ess : float, optional
-        Multiply Q / alpha in each row by the largest factor in (0, 1] with which the samplers reach this size.
+        Multiply Q / alpha in each row by the largest factor in (0, 1] with which the samplers reach this size; from 1
+        to the smaller number of samples.
     generator : torch.Generator, optional
 
     Returns
@@ -219,5 +220,8 @@ def estimate_velocity(
         mode=mode,
         generator=generator,
     )
+    if min_ess is not None:
+        sizes = (proposals.k_policy, proposals.actions.shape[1] - proposals.k_policy)
+        in_range(min_ess, "min_ess", 1.0, float(min(size for size in sizes if size)))
     estimate, _ = combine(proposals, q(proposals.actions) / alpha, x, t, min_ess)
     return estimate

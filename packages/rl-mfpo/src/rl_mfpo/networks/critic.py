@@ -51,6 +51,7 @@ class TwinCritic(nn.Module):
         self.critics = nn.ModuleList(
             MLP(obs_dim + act_dim, hidden_sizes, n_atoms, generator=generator) for _ in range(2)
         )
+        self._pair = cast("tuple[MLP, MLP]", tuple(self.critics))  # found quicker than a list of submodules
         self.register_buffer("support", torch.zeros(n_atoms))
         self.set_support(v_min, v_max)
 
@@ -65,7 +66,7 @@ class TwinCritic(nn.Module):
     def forward(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (or values) of both critics, each (B, n_atoms), for training."""
         joined = torch.cat([obs, action], -1)
-        return self.critics[0](joined), self.critics[1](joined)
+        return self._pair[0](joined), self._pair[1](joined)
 
     @torch.no_grad()
     def values(self, obs: Tensor, actions: Tensor, *, clipped: bool) -> Tensor:
@@ -83,9 +84,12 @@ class TwinCritic(nn.Module):
         Tensor, shape (B, K)
         """
         n, k, _ = actions.shape
-        views = [critic.views() for critic in cast("list[MLP]", list(self.critics))]
-        states = [torch.addmm(v.first_bias, obs, v.first_weight[: self.obs_dim]) for v in views]
-        inputs = [v.first_weight[self.obs_dim :] for v in views]
+        views = [critic.views() for critic in self._pair]
+        states, inputs = [], []
+        for view in views:
+            of_state, of_action = view.first_weight.split_with_sizes([self.obs_dim, actions.shape[-1]])
+            states.append(torch.addmm(view.first_bias, obs, of_state))
+            inputs.append(of_action)
         heads = [self._head(v, padded=n * k >= PAD_FROM) for v in views]
         if n == 1:
             pair = [

@@ -132,19 +132,20 @@ class MeanFlowNet(nn.Module):
         first = self.mlp.first
         if not self._watched:
             self._watched = [first.bias, first.weight, *self.embed_t.parameters(), *self.embed_h.parameters()]
-        with torch.no_grad():
+        # What is kept must be of use outside a caller's inference mode too.
+        with torch.inference_mode(mode=False), torch.no_grad():
             t = torch.arange(steps, 0, -1, device=first.weight.device, dtype=first.weight.dtype).unsqueeze(1) / steps
             h = torch.full_like(t, 0.0 if instantaneous else 1 / steps)
             weight = first.weight.detach().t().contiguous()
             times = torch.addmm(first.bias, self.embed_t(t) + self.embed_h(h), weight[-EMBEDDING:])
-        made = StepConstants(
-            [p._version for p in self._watched],
-            first.bias.detach().clone(),
-            times,
-            weight[: self.act_dim],
-            weight[self.act_dim : -EMBEDDING],
-            self.mlp.views().blocks,
-        )
+            made = StepConstants(
+                [p._version for p in self._watched],
+                first.bias.detach().clone(),
+                times,
+                weight[: self.act_dim],
+                weight[self.act_dim : -EMBEDDING],
+                self.mlp.views().blocks,
+            )
         self._constants[steps, instantaneous] = made
         return made
 

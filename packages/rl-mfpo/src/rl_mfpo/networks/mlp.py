@@ -128,12 +128,14 @@ class MLP(nn.Module):
         self.hidden = nn.ModuleList(make_linear(a, b, generator) for a, b in pairwise(sizes))
         self.norms = nn.ModuleList(nn.LayerNorm(b, eps=NORM_EPS) for b in hidden_sizes)
         self.out = make_linear(sizes[-1], out_dim, generator)
+        # In a tuple, which is no submodule: a module finds those by a search that costs as much as a small product.
+        self._ends = (self._hidden()[0], self.out)
         self._views: Tail | None = None
 
     @property
     def first(self) -> nn.Linear:
         """The first linear layer: callers that know its input's structure compute its output themselves."""
-        return self._hidden()[0]
+        return self._ends[0]
 
     def _hidden(self) -> list[nn.Linear]:
         return cast("list[nn.Linear]", list(self.hidden))
@@ -159,9 +161,10 @@ class MLP(nn.Module):
 
         They are views: a change in place shows in them.
         """
-        place = (self.first.weight.data_ptr(), self.out.weight.data_ptr())
+        first, out = self._ends
+        place = (first.weight.data_ptr(), out.weight.data_ptr())
         if self._views is None or self._views.place != place:
-            with torch.no_grad():
+            with torch.inference_mode(mode=False), torch.no_grad():
                 blocks = [
                     (norm.weight.detach(), norm.bias.detach(), layer.bias.detach(), layer.weight.detach().t())
                     for norm, layer in zip(self._norms(), [*self._hidden()[1:], self.out])
