@@ -150,7 +150,7 @@ def run_cell(cell: Cell, *, quick: bool = False) -> dict[str, Any]:
     dict
         ``held_out_loss`` and ``accuracy`` at the end, ``train_loss`` a list of one a step.
     """
-    from lemmata_core import testbeds
+    from lemmata_core import testbed_data, testbeds
 
     if not cell.pretrain:
         problem = testbeds.problem(cell.problem) if not cell.batch else testbeds.text(cell.problem, batch=cell.batch)
@@ -173,11 +173,11 @@ def run_family(cells: Sequence[Cell], *, quick: bool = False) -> list[dict[str, 
     list of dict
         See `run_cell`.
     """
-    from lemmata_core import testbeds
+    from lemmata_core import testbed_data, testbeds
 
     first = cells[0]
     texts = ("kjv", "pydoc") if first.problem == "pydoc" else ("pydoc", "kjv")
-    union = bytes(sorted(set(testbeds.corpus("kjv")) | set(testbeds.corpus("pydoc"))))
+    union = bytes(sorted(set(testbed_data.corpus("kjv")) | set(testbed_data.corpus("pydoc"))))
     before, problem = (testbeds.text(text, vocabulary=union) for text in texts)
     made: list[torch.optim.Optimizer] = []
 
@@ -197,7 +197,7 @@ def _trained(
     cell: Cell, problem: Problem, model: nn.Module | None, before: torch.optim.Optimizer | None, quick: bool
 ) -> dict[str, Any]:
     """The run that the claim looks at, from a fresh net or from `model` with its optimizer `before`."""
-    from lemmata_core import testbeds
+    from lemmata_core import testbed_data, testbeds
 
     if quick:
         inputs, targets = problem.held_out

@@ -110,7 +110,7 @@ def train(
 ) -> None:
     """Train a byte-level GPT of 100 000 parameters on real English."""
     import torch
-    from lemmata_core import testbeds
+    from lemmata_core import testbed_data, testbeds
     from lemmata_core.check import one_of
     from lemmata_core.progress import Progress
 
@@ -118,7 +118,7 @@ def train(
     from optim_bas.optimizer import BAS
 
     one_of(optimizer, "optimizer", ("bas", "nesterov", "adamw"))
-    problem = testbeds.problem(one_of(text, "text", testbeds.CORPORA))
+    problem = testbeds.problem(one_of(text, "text", testbed_data.CORPORA))
     shared: dict[str, Any] = {"lr": in_range(lr, "lr", 0), "betas": (0.9, 0.95), "weight_decay": 0.1}
     made: list[torch.optim.Optimizer] = []
 

@@ -9,12 +9,13 @@ import stat
 import struct
 import sys
 
-# struct tcp_info of linux/tcp.h: tcpi_bytes_sent, a 64-bit count, retransmissions included.
-_BYTES_SENT_OFFSET = 200
+# struct tcp_info of linux/tcp.h: the 64-bit counts tcpi_bytes_sent and tcpi_bytes_retrans. The first includes the
+# second, which between processes of one machine depends on nothing but its load.
+_COUNTS, _COUNTS_OFFSET = struct.Struct("=QQ"), 200
 
 
 def bytes_sent() -> int:
-    """Bytes sent so far over all open TCP connections of this process.
+    """Bytes sent so far over all open TCP connections of this process, those sent again not counted.
 
     Returns
     -------
@@ -35,6 +36,7 @@ def bytes_sent() -> int:
             with socket.socket(fileno=os.dup(int(entry))) as sock:
                 if sock.type == socket.SOCK_STREAM and sock.family in (socket.AF_INET, socket.AF_INET6):
                     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-                    if len(info) >= _BYTES_SENT_OFFSET + 8:
-                        total += struct.unpack_from("=Q", info, _BYTES_SENT_OFFSET)[0]
+                    if len(info) >= _COUNTS_OFFSET + _COUNTS.size:
+                        sent, again = _COUNTS.unpack_from(info, _COUNTS_OFFSET)
+                        total += sent - again
     return total

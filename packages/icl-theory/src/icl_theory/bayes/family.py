@@ -171,14 +171,6 @@ def _is_singular(matrix: NDArray[np.float64]) -> bool:
     return bool(np.linalg.eigvalsh(matrix / root / root[:, None])[0] <= 1e-12)
 
 
-def deviation(value: float, name: str) -> float:
-    """Check a standard deviation: > 0, and so is its square in floating point."""
-    sigma = in_range(value, name, 0.0, low_open=True)
-    if not 0 < sigma * sigma < np.inf:  # sigma**2 would raise where it overflows
-        raise InvalidInput.argument(name, expected="a standard deviation whose square is a positive float", got=value)
-    return sigma
-
-
 def probabilities(value: ArrayLike | None, name: str, n: int) -> NDArray[np.float64]:
     """Check prior probabilities: non-negative, summing to one. None is uniform."""
     if value is None:
