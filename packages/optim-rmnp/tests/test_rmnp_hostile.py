@@ -31,6 +31,25 @@ def test_row_normalize_refuses_what_is_no_such_number(options, named):
         row_normalize(torch.ones(2, 3), **options)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("lr", "3"), ("lr", 1j), ("eps", 10**400), ("eps", -1.0), ("momentum", 1.0), ("scale", float("nan"))],
+)
+def test_the_reference_step_refuses_numbers_that_are_none(name, value):
+    numbers = {"lr": 0.1, "weight_decay": 0.0, "momentum": 0.9, "eps": 1e-12, "scale": 1.0} | {name: value}
+    weights = torch.ones(2, 3)
+    with pytest.raises(InvalidInput, match=f"^{name}: expected"):
+        rmnp_step(weights, torch.ones(2, 3), torch.zeros(2, 3), nesterov=True, **numbers)
+    assert torch.equal(weights, torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("name", ["lr", "aux_lr", "weight_decay", "aux_weight_decay"])
+@pytest.mark.parametrize("value", [float("nan"), -1.0, "1e-3", torch.zeros(2), torch.zeros(1).numpy()])
+def test_param_groups_refuses_rates_that_are_no_numbers(name, value):
+    with pytest.raises(InvalidInput, match=f"^{name}: expected"):
+        param_groups(nn.Linear(2, 2), **{name: value})
+
+
 @pytest.mark.parametrize("fused", [None, False])
 def test_a_row_of_zeros_stays_where_it_is_with_eps_zero(fused):
     w = matrix(3, 2)

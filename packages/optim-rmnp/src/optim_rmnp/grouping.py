@@ -5,9 +5,12 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import positive_int
 from torch import nn
+
+from optim_rmnp.checks import check_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,12 +71,18 @@ def param_groups(
     Raises
     ------
     InvalidInput
-        For a head that is not in the model, and a pattern that matches no matrix.
+        For a rate or decay that is no finite number >= 0, a head that is not in the model, and a pattern that matches
+        no matrix.
     """
     if not isinstance(model, nn.Module):
         raise InvalidInput.argument("model", expected="a torch.nn.Module", got=model)
     if policy not in POLICIES:
         raise InvalidInput.argument("policy", expected='"hidden" or "all"', got=policy)
+    numbers = {"lr": lr, "aux_lr": aux_lr, "weight_decay": weight_decay, "aux_weight_decay": aux_weight_decay}
+    for name, value in numbers.items():
+        check_number(name, value)
+        if isinstance(value, np.ndarray):  # cannot be a key, and no optimizer takes one
+            raise InvalidInput.argument(name, expected="a number", got=value)
     patterns = _patterns(stacked)
     head_module = _find_head(model, head)
     # A head of several layers is given by the module that holds them.

@@ -9,6 +9,7 @@ import torch
 from lemmata_core import InvalidInput
 from torch import Tensor
 
+from optim_rmnp.checks import check_number
 from optim_rmnp.layout import read_layout
 from optim_rmnp.row_norm import ADJUST_LR_FNS
 
@@ -104,8 +105,8 @@ def _check_numbers(group: Mapping[str, Any]) -> None:
             "lr", expected="a number or a tensor of one element", got=f"shape {tuple(lr.shape)}"
         )
     for key in ("lr", "weight_decay", "eps"):
-        _check_range(key, group[key], 0.0, float("inf"), "a finite number >= 0")
-    _check_range("momentum", group["momentum"], 0.0, 1.0, "a number in [0, 1)")
+        check_number(key, group[key])
+    check_number("momentum", group["momentum"], 0.0, 1.0, "a number in [0, 1)")
     _check_choice("algorithm", group["algorithm"], ALGORITHMS)
     _check_choice("zero_rows", group["zero_rows"], ("step", "hold"))
     _check_choice("adjust_lr_fn", group["adjust_lr_fn"], (None, *ADJUST_LR_FNS))
@@ -123,18 +124,7 @@ def _check_numbers(group: Mapping[str, Any]) -> None:
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise InvalidInput.argument("betas", expected="two numbers in [0, 1)", got=betas)
         for beta in betas:
-            _check_range("betas", beta, 0.0, 1.0, "two numbers in [0, 1)")
-
-
-def _check_range(key: str, value: object, low: float, high: float, expected: str) -> None:
-    try:
-        if isinstance(value, (str, bytes)):  # "1e-3", as YAML reads it
-            raise TypeError
-        number = float(value)  # type: ignore[arg-type]
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidInput.argument(key, expected=expected, got=value) from None
-    if not low <= number < high:
-        raise InvalidInput.argument(key, expected=expected, got=value)
+            check_number("betas", beta, 0.0, 1.0, "two numbers in [0, 1)")
 
 
 def _check_choice(key: str, value: object, choices: tuple[object, ...]) -> None:

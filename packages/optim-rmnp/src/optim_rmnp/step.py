@@ -12,6 +12,7 @@ import torch
 from lemmata_core import InvalidInput
 from torch import Tensor
 
+from optim_rmnp.checks import check_number
 from optim_rmnp.row_norm import compute_dtype, floored_norm
 
 # Entries a block: its scratch (1 MB in float32) and what the five passes touch again stay in a core's caches, and there
@@ -98,6 +99,9 @@ def rmnp_step(
     if param.ndim != 2 or grad.shape != param.shape or momentum_buffer.shape != param.shape:
         got = f"{tuple(param.shape)}, {tuple(grad.shape)} and {tuple(momentum_buffer.shape)}"
         raise InvalidInput.argument("param, grad, momentum_buffer", expected="three matrices of one shape", got=got)
+    for name, value in (("lr", lr), ("weight_decay", weight_decay), ("eps", eps), ("scale", scale)):
+        check_number(name, value)
+    check_number("momentum", momentum, high=1.0, expected="a number in [0, 1)")
     rule = Rule(lr, weight_decay, momentum, nesterov, eps, scale)
     with torch.no_grad():
         step_rows(param, grad, momentum_buffer, rule)

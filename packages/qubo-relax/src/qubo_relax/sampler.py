@@ -22,7 +22,7 @@ class RelaxSampler(dimod.Sampler):  # type: ignore[misc]  # dimod ships no types
 
     Examples
     --------
-    >>> RelaxSampler().sample_ising({}, {("a", "b"): 1.0}, num_reads=4).first.energy
+    >>> float(RelaxSampler().sample_ising({}, {("a", "b"): 1.0}, num_reads=4).first.energy)
     -1.0
     """
 
