@@ -150,7 +150,7 @@ def run_cell(cell: Cell, *, quick: bool = False) -> dict[str, Any]:
     dict
         ``held_out_loss`` and ``accuracy`` at the end, ``train_loss`` a list of one a step.
     """
-    from lemmata_core import testbed_data, testbeds
+    from lemmata_core import testbeds
 
     if not cell.pretrain:
         problem = testbeds.problem(cell.problem) if not cell.batch else testbeds.text(cell.problem, batch=cell.batch)
@@ -197,7 +197,7 @@ def _trained(
     cell: Cell, problem: Problem, model: nn.Module | None, before: torch.optim.Optimizer | None, quick: bool
 ) -> dict[str, Any]:
     """The run that the claim looks at, from a fresh net or from `model` with its optimizer `before`."""
-    from lemmata_core import testbed_data, testbeds
+    from lemmata_core import testbeds
 
     if quick:
         inputs, targets = problem.held_out

@@ -78,7 +78,12 @@ def param_groups(
         raise InvalidInput.argument("model", expected="a torch.nn.Module", got=model)
     if policy not in POLICIES:
         raise InvalidInput.argument("policy", expected='"hidden" or "all"', got=policy)
-    numbers = {"lr": lr, "aux_lr": aux_lr, "weight_decay": weight_decay, "aux_weight_decay": aux_weight_decay}
+    numbers: dict[str, Any] = {
+        "lr": lr,
+        "aux_lr": aux_lr,
+        "weight_decay": weight_decay,
+        "aux_weight_decay": aux_weight_decay,
+    }
     for name, value in numbers.items():
         check_number(name, value)
         if isinstance(value, np.ndarray):  # cannot be a key, and no optimizer takes one
