@@ -16,6 +16,8 @@ from rl_mfpo.errors import HealthWarning
 
 EVALUATION_SEED = 10_000
 FINAL_SEED = 20_000
+# The critics' support where the default, wide enough for Pendulum, is too coarse: discounted returns of at most 100.
+SUPPORTS: dict[str, dict[str, float]] = {"InvertedPendulum-v5": {"v_min": -150.0, "v_max": 150.0}}
 
 
 def mfpo_curve(
@@ -30,6 +32,7 @@ def mfpo_curve(
 ) -> dict[str, Any]:
     """Train preset "small" and evaluate every `every` steps, with the best of candidates and with single samples.
 
+    The critics' support is that of `SUPPORTS`, else the preset's.
     With `store`, a folder, a checkpoint is written after each evaluation, and a later call goes on from it exactly.
 
     Returns
@@ -50,7 +53,8 @@ def mfpo_curve(
         if agent.num_timesteps != found["steps"][-1]:
             found = {"steps": [], "candidates": [], "samples": []}
     if not found["steps"]:
-        agent = MFPO(env_id, config="small", seed=seed, device="cpu", **overrides)
+        options = SUPPORTS.get(env_id, {}) | overrides
+        agent = MFPO(env_id, config="small", seed=seed, device="cpu", **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HealthWarning)
         for until in range(len(found["steps"]) * every + every, steps + 1, every):
