@@ -6,7 +6,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("LEMMATA_PROGRESS", "0")
 
-import pytest  # noqa: E402 - the variables must stand before anything numerical loads
+import signal  # noqa: E402 - the variables must stand before anything numerical loads
+
+import pytest  # noqa: E402
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; the tests of Ctrl-C need the signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

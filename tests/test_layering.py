@@ -37,8 +37,9 @@ CORE_IMPORTS = {
     "progress": {"rich"},
     "rng": {"numpy", "torch"},
     "svg": {"cycler", "matplotlib", "numpy"},
+    "testbed_data": {"numpy", "sklearn", "torch"},
     "testbed_nets": {"torch"},
-    "testbeds": {"numpy", "sklearn", "torch"},
+    "testbeds": {"numpy", "torch"},
     "timing": {"numpy"},
 }
 CORE_LOADS = {
@@ -48,6 +49,7 @@ CORE_LOADS = {
     "page": {"numpy"},
     "rng": {"numpy"},
     "svg": {"numpy"},
+    "testbed_data": {"numpy", "torch"},
     "testbed_nets": {"numpy", "torch"},
     "testbeds": {"numpy", "torch"},
     "timing": {"numpy"},
