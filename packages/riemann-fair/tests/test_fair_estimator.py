@@ -343,3 +343,12 @@ def test_the_karate_club_split_along_another_line_than_its_clubs():
     fair = model(n_clusters=2, assign_labels="fair").fit(W, sensitive_features=club)
     assert average_balance(plain.labels_, club) < 0.3
     assert fair.report_.average_balance > 0.7
+
+
+@pytest.mark.parametrize("affinity", ["precomputed", "rbf"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_scikit_learn_refuses_is_invalid_input(affinity, bad):
+    X = np.ones((4, 4))
+    X[1, 2] = X[2, 1] = bad
+    with pytest.raises(InvalidInput, match=r"^X: Input X contains"):
+        FairSpectralClustering(2, affinity=affinity).fit(X, sensitive_features=[0, 1, 0, 1])

@@ -277,23 +277,24 @@ class FairSpectralClustering(ClusterMixin, BaseEstimator):
         check.positive_int(self.n_init, "n_init")
         check.positive_int(self.min_group_size, "min_group_size")
 
+    def _validated(self, X: Any, **accepted: Any) -> Any:
+        """Ask scikit-learn whether it is data, and keep its words."""
+        try:
+            return validate_data(self, X, ensure_min_samples=2, **accepted)
+        except ValueError as err:
+            raise InvalidInput(f"X: {err}") from err
+
     def _graph(self, X: Any) -> Any:
         if self.affinity in ("precomputed", "precomputed_nearest_neighbors"):
             if isinstance(X, np.ndarray) and X.dtype.kind == "b":
                 raise InvalidInput.argument(
                     "X", expected="numbers (convert with .astype(float))", got="a boolean array"
                 )
-            X = validate_data(
-                self,
-                X,
-                accept_sparse=["csr", "csc", "coo"],
-                dtype=[np.float64, np.float32],
-                ensure_min_samples=2,
-            )
+            X = self._validated(X, accept_sparse=["csr", "csc", "coo"], dtype=[np.float64, np.float32])
             if self.affinity == "precomputed":
                 return X
             return self._nearest_of_distances(X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        X = self._validated(X, accept_sparse="csr", dtype=np.float64)
         if self.affinity == "rbf":
             if X.shape[0] > RBF_UP_TO:
                 raise InvalidInput.argument(

@@ -183,7 +183,7 @@ def _as_array(values: Any, name: str) -> np.ndarray:
     if hasattr(values, "to_numpy"):
         return np.asarray(values.to_numpy(dtype=object))
     if not isinstance(values, Iterable):
-        raise InvalidInput.argument(name, expected="a 1-D or 2-D array of labels, one a node", got=values)
+        raise InvalidInput.argument(name, expected="labels, one a node, in a 1-D or 2-D array", got=values)
     plain = list(values)
     # np.asarray([1, None]) and np.asarray(["a", nan]) differ in what they do to the missing entry; object keeps it.
     if plain and not np.isscalar(plain[0]) and plain[0] is not None and not isinstance(plain[0], str):
