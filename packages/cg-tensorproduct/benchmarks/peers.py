@@ -181,10 +181,9 @@ def run_fully_connected(progress: Progress) -> list[Ratio]:
                 o3.FullyConnectedTensorProduct(spec, spec, spec),
             )
             ours.load_state_dict(theirs.state_dict())
-            batch = 16 if degree == 3 and channels == 64 else 64
-            inputs = [torch.randn(batch, ours.irreps_in1.dim) for _ in range(2)]
-            timings = time_pair(ours, theirs, inputs, repeats=9)
-            case = f"fully connected L={degree}, {channels} channels, batch {batch}"
+            inputs = [torch.randn(64, ours.irreps_in1.dim) for _ in range(2)]
+            timings = time_pair(ours, theirs, inputs, repeats=5 if degree == 3 and channels == 64 else 9)
+            case = f"fully connected L={degree}, {channels} channels, batch 64"
             rows += _pair(case, "e3nn FullyConnectedTensorProduct", timings, FC_BARS[degree])
     return rows
 
