@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 _INCLUDE = re.compile(r"^<!-- include: (?P<file>\S+) -->$", re.MULTILINE)
 _CLAIMS = re.compile(r"^<!-- claims -->$", re.MULTILINE)
+_VERDICTS = re.compile(r"^<!-- verdicts -->$", re.MULTILINE)
 # Code comes first, so that what looks like a link inside it is left alone.
 _CODE_OR_LINK = re.compile(
     r"^```.*?^```|`[^`\n]+`|(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)", re.MULTILINE | re.DOTALL
@@ -24,6 +27,7 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
     here = PurePosixPath(page.file.src_uri).parent
     markdown = _NO_TEST.sub("", markdown)
     markdown = _INCLUDE.sub(lambda m: _include(m["file"], here), markdown)
+    markdown = _VERDICTS.sub(lambda _: _counts(), markdown)
     return _CLAIMS.sub(lambda _: _claims(), markdown)
 
 
@@ -58,22 +62,46 @@ def _page(inside: str) -> str | None:
     return inside.removeprefix("docs/") if inside.startswith("docs/") and (ROOT / inside).is_file() else None
 
 
+def _found() -> dict[str, dict[str, str]]:
+    """What the last laptop runs found, by claim: see verdicts.py."""
+    with (ROOT / "docs" / "verdicts.csv").open(encoding="utf-8", newline="") as file:
+        return {row["claim"]: row for row in csv.DictReader(file)}
+
+
+def _counts() -> str:
+    """A row a package: how many claims hold, do not, and could not be tested."""
+    verdicts = ("holds", "does not hold", "not testable")
+    counts = Counter((name.partition("/")[0], row["verdict"]) for name, row in _found().items())
+    rows = [
+        f"| [{package}](claims.md#{package}) | {' | '.join(str(counts[package, verdict]) for verdict in verdicts)} |"
+        for package in sorted({package for package, _ in counts})
+    ]
+    head = ["| package | hold | do not hold | not testable here |", "| --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows, ""])
+
+
 def _claims() -> str:
     found = [package for package in discover().values() if package.claims or package.error]
-    return "\n".join(map(_section, found)) if found else "No installed package offers claims."
+    kept = _found()
+    return "\n".join(_section(package, kept) for package in found) if found else "No installed package offers claims."
 
 
-def _section(package: Package) -> str:
-    rows = [
-        f"| `{c.id.partition('/')[2]}` | {_cell(c.statement)} | {_cell(c.source)} | {_cell(c.paper)} |"
-        for c in package.claims
+def _section(package: Package, found: dict[str, dict[str, str]]) -> str:
+    if not package.claims:
+        return f"## {package.name}\n\n{package.error}\n"
+    head = [
+        f"## {package.name} {package.version} {{ #{package.name} }}",
+        "",
+        "| claim | statement | source | paper's figure | ours | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    head = [f"## {package.name} {package.version}", "", "| claim | statement | source | paper's figure |"]
-    return (
-        "\n".join([*head, "| --- | --- | --- | --- |", *rows, ""])
-        if rows
-        else f"## {package.name}\n\n{package.error}\n"
-    )
+    rows = []
+    for claim in package.claims:
+        ours = found.get(claim.id, {"found": "", "verdict": "not run yet", "reason": ""})
+        name = claim.id.partition("/")[2]
+        cells = [claim.statement, claim.source, claim.paper, ours["found"], f"**{ours['verdict']}**: {ours['reason']}"]
+        rows.append(f"| `{name}` | {' | '.join(map(_cell, cells))} |")
+    return "\n".join([*head, *rows, ""])
 
 
 def _cell(text: str) -> str:

@@ -1,7 +1,9 @@
 """What the site takes from elsewhere. That it builds without a warning is checked by `mkdocs build --strict` in CI."""
 
 import importlib.util
+import json
 import re
+import shutil
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
@@ -39,16 +41,37 @@ def test_links_are_those_of_the_site(hooks, folder, page, before, after):
 
 
 def test_a_package_that_cannot_be_loaded_shows_its_error(hooks):
-    assert "ImportError: no" in hooks._section(Package("x", "0.1.0", error="ImportError: no"))
+    assert "ImportError: no" in hooks._section(Package("x", "0.1.0", error="ImportError: no"), {})
 
 
 def test_a_claim_is_a_row(hooks):
     claim = Claim(id="x/a", statement="A | b.", source="s", paper="2x", run=print, accept=lambda e: Verdict.holds(""))
-    assert "| `a` | A \\| b. | s | 2x |" in hooks._section(Package("x", "0.1.0", (claim,)))
+    package = Package("x", "0.1.0", (claim,))
+    found = {"x/a": {"found": "1.9x", "verdict": "does not hold", "reason": "under 2"}}
+    assert "| `a` | A \\| b. | s | 2x | 1.9x | **does not hold**: under 2 |" in hooks._section(package, found)
+    assert "**not run yet**" in hooks._section(package, {})
+
+
+def test_the_verdicts_of_the_site_are_those_of_a_laptop_run(tmp_path):
+    spec = importlib.util.spec_from_file_location("lemmata_docs_verdicts", ROOT / "docs" / "verdicts.py")
+    verdicts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(verdicts)
+    committed = verdicts.rows()
+    assert {row["scale"] for row in committed.values()} == {"laptop"}
+    target = tmp_path / "verdicts.csv"
+    shutil.copy(verdicts.HERE, target)
+    claim = {"id": "optim-rmnp/cost", "package": "optim-rmnp", "version": "9", "scale": "laptop", "verdict": "holds"}
+    source = tmp_path / "results.json"
+    source.write_text(json.dumps({"claims": [{**claim, "reason": "r", "evidence": {"headline": "h"}}]}))
+    verdicts.main(source, target)
+    after = verdicts.rows(target)
+    assert {name for name in after if name.startswith("optim-rmnp/")} == {"optim-rmnp/cost"}
+    others = {name: row for name, row in committed.items() if not name.startswith("optim-rmnp/")}
+    assert {name: row for name, row in after.items() if name != "optim-rmnp/cost"} == others
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name)
 def test_every_mark_of_a_page_is_understood(hooks, path):
     page = SimpleNamespace(file=SimpleNamespace(src_uri=path.relative_to(ROOT / "docs").as_posix()))
     text = hooks.on_page_markdown(path.read_text(encoding="utf-8"), page=page, config=None, files=None)
-    assert not re.search(r"<!-- (include|claims|no-test)\b", text)
+    assert not re.search(r"<!-- (include|claims|verdicts|no-test)\b", text)
