@@ -88,3 +88,14 @@ def test_a_model_of_dimod_answers_with_value_feasibility_and_certificate():
     assert dict(zip(q.labels, r.x.tolist())) == {"a": 1, "b": 0, "c": 1}
     assert (r.objective, r.feasible, r.certificate.status) == (-3.0, True, "local_min")
     assert qr.verify_conditions(q, rows).status == "certified"
+
+
+def test_the_example_of_the_readme():
+    ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
+    rows = [qr.LinearConstraint({a: 1, b: 1}, "<=", 1) for a, b in ring]
+    bqm = dimod.BinaryQuadraticModel(dict.fromkeys(range(5), -1.0), dict.fromkeys(ring, 1.0), 0.0, "BINARY")
+    good = qr.repair(bqm, rows)
+    assert good.raised == 5
+    first = qr.RelaxSampler().sample(good.model, num_reads=16, seed=1).first
+    assert first.energy == -2
+    assert all(first.sample[a] + first.sample[b] <= 1 for a, b in ring)
