@@ -161,6 +161,20 @@ def sampled_rows_times_block(
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
+def _coefficients(kd: np.ndarray, Z: np.ndarray, sign: float, sums: np.ndarray, c: np.ndarray) -> None:
+    """``c = (diag(kd) + sign Z Z^T) sums``: what the projection takes away, by cell."""
+    for a in range(kd.size):
+        c[a] = kd[a] * sums[a]
+    for b in range(Z.shape[1]):
+        low = 0.0
+        for a in range(kd.size):
+            low += Z[a, b] * sums[a]
+        low *= sign
+        for a in range(kd.size):
+            c[a] += Z[a, b] * low
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def lanczos_steps(
     width: int,
     tile_first: np.ndarray,
@@ -219,15 +233,7 @@ def lanczos_steps(
             sums[codes[i]] += cell_scale[i] * y
         alpha *= inv
         alphas[j] = alpha
-        for a in range(kd.size):
-            c[a] = kd[a] * sums[a]
-        for b in range(Z.shape[1]):
-            low = 0.0
-            for a in range(kd.size):
-                low += Z[a, b] * sums[a]
-            low *= sign
-            for a in range(kd.size):
-                c[a] += Z[a, b] * low
+        _coefficients(kd, Z, sign, sums, c)
         here = alpha * inv
         back = norms[j] / norms[j - 1] if j > 0 else 0.0
         square = 0.0
