@@ -189,9 +189,7 @@ def assign_within_bounds(cost: np.ndarray, labels: np.ndarray, lower: np.ndarray
     targets of the paths. Starting from the unconstrained optimum no cycle is negative, and a shortest path keeps it so.
     """
     n, k = cost.shape
-    count = np.zeros(k, dtype=np.int64)
-    for i in range(n):
-        count[labels[i]] += 1
+    count = np.bincount(labels, minlength=k)
     key, who, at, room, size, total = _heaps(cost, labels, count)
     arc = np.full((k, k), np.inf)
     for a in range(k):
