@@ -137,7 +137,7 @@ def accept_identity(e: Evidence) -> Verdict:
         f"residual is "
         f"{v['exact_residual']:g}"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- B4
@@ -230,7 +230,7 @@ def accept_shift(e: Evidence) -> Verdict:
         f"of which the "
         f"theorem says nothing, goes from {v['variance_source']:.4f} to {v['variance_target']:.4f} (exactly 0 and 1/4)"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- B5
@@ -266,7 +266,7 @@ def accept_pooling(e: Evidence) -> Verdict:
     """Accept differences up to 1e-6."""
     v = e.values
     reason = f"from softmax attention {v['from_softmax']:.1e}, under permutation {v['under_permutation']:.1e}"
-    return Verdict.holds(reason) if max(v.values()) <= 1e-6 else Verdict.does_not_hold(reason)
+    return Verdict.of(max(v.values()) <= 1e-6, reason)
 
 
 CLAIMS_BAYES: tuple[Claim, ...] = (

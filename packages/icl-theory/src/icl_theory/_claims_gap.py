@@ -146,7 +146,7 @@ def accept_rate(e: Evidence) -> Verdict:
         f"model is not told k, see b2-consistency); soft histogram error ~ "
         f"m^{v['approximation_slope']:.2f} (theory -2 alpha / d_eff = -2)"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 def accept_consistency(e: Evidence) -> Verdict:
@@ -161,7 +161,7 @@ def accept_consistency(e: Evidence) -> Verdict:
         reason += (
             f"; trained without k the gap stops at {v['floor']:.4f}, {v['floor_ratio']:.1f} times that with 1/k given"
         )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 CLAIMS_GAP: tuple[Claim, ...] = (

@@ -109,7 +109,7 @@ def accept_robustness(e: Evidence) -> Verdict:
         f"of the vote beyond 3 standard errors; Mamba at most {v['mamba_above_floor']:.4f} above the floor up to "
         f"alpha = 0.8; linear attention reaches error 1/2 at alpha = {v['linear_flip_crossing']:.3f}"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- A3 and A4
@@ -182,7 +182,7 @@ def accept_attention(e: Evidence) -> Verdict:
         f"{v['same_end']:.1f} at "
         f"the end; on the other pattern {v['other_end']:.1f}"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 def run_gates(ctx: Context) -> Evidence:
@@ -236,7 +236,7 @@ def accept_gates(e: Evidence) -> Verdict:
         f"mixed ones at kappa_a / L (at kappa_a only {v['ratio_mixed_narrow']:.2f}); slope {v['slope']:.3f} "
         f"against -log 2, R2 {v['r2']:.3f}"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- A5
@@ -307,7 +307,7 @@ def accept_training_share(e: Evidence) -> Verdict:
         f"{max(0.0, -v['least_step']):.2f}; linear attention tolerates at most {v['most_linear']:.2f} however it "
         f"is trained"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 CLAIMS_TRAINED: tuple[Claim, ...] = (

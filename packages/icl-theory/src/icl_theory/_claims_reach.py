@@ -123,7 +123,7 @@ def accept_steps(e: Evidence) -> Verdict:
             f"the step "
             f"size takes {v['steps_at_half_rate']:.2f} times the steps (theory 2)"
         )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- A6
@@ -217,7 +217,7 @@ def accept_placement(e: Evidence) -> Verdict:
     )
     if 3 not in depths:
         reason += "; three layers, as the paper has them, are left to laptop scale"
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- A7
@@ -294,7 +294,7 @@ def accept_unseen(e: Evidence) -> Verdict:
         f"M1 = {m}: {v[f'error_{m}']:.3f}, {'holds' if good else 'does NOT hold'}" for m, good in each.items()
     )
     reason += f"; error ~ M1^{v['exponent']:.2f}. Counterexample: two-hop pairs of the ring get positive cross scores"
-    return Verdict.holds(reason) if all(each.values()) else Verdict.does_not_hold(reason)
+    return Verdict.of(all(each.values()), reason)
 
 
 # --- A8
