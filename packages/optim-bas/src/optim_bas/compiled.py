@@ -65,8 +65,9 @@ def functional_step(
     a = step_size(size_of(x, rule) / x.shape[-1], second, rule, correction1, correction2)
     moved = move(w.to(wide), x, a, rule, lr)
     if scale is None or dtype not in FORMATS:
-        rounds = noise is not None and code.dtype == torch.bfloat16
-        stored = round_at_random(m.float(), code.dtype, noise) if rounds else m.to(code.dtype)
+        stored = m.to(code.dtype)
+        if noise is not None and code.dtype == torch.bfloat16:
+            stored = round_at_random(m.float(), code.dtype, noise)
         return moved.to(w.dtype), stored, None, second.to(v.dtype)
     new_scale = scale_of(m.abs().amax(dim=-1, keepdim=True).float(), dtype)
     return moved.to(w.dtype), encode_with(m.float(), new_scale, dtype, noise), new_scale, second.to(v.dtype)
