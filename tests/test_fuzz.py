@@ -1,6 +1,6 @@
 """Malformed arguments at the public doors of every package: refused in words or answered; no crash, hang, silent NaN.
 
-The ordinary run is small and always the same; `--slow` gives every entry point its share of ten minutes, whatever fails.
+The ordinary run is small and always the same; `--slow` gives every door its share of ten minutes, whatever fails.
 """
 
 from __future__ import annotations
