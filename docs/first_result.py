@@ -26,7 +26,8 @@ from lemmata_tools.workspace import CORE, Member, members
 
 ROOT = Path(__file__).parents[1]
 START = "From an empty environment to the first result:"
-PARAGRAPH = re.compile(rf"^{START}.*?(?=\n\n)", re.MULTILINE | re.DOTALL)
+PARAGRAPH = re.compile(rf"^{START}.*?(?=\n\n|\n?\Z)", re.MULTILINE | re.DOTALL)
+INSTALL = re.compile(r"^```console\n\$ pip install .*?^```\n", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,13 @@ def paragraph(name: str, times: Times) -> str:
         f"first example ({_seconds(times.again)} s the next time, with the compiled code that is kept), on "
         f"{os.cpu_count()} cores. In a checkout\n`uv run python docs/first_result.py {name}` measures it."
     )
+
+
+def placed(text: str, paragraph: str) -> str:
+    """The README with the paragraph in place of the one it has; below the block that installs, where it has none."""
+    if PARAGRAPH.search(text):
+        return PARAGRAPH.sub(lambda _: paragraph, text, count=1)
+    return INSTALL.sub(lambda block: f"{block[0]}\n{paragraph}\n", text, count=1)
 
 
 def _seconds(value: float) -> str:
@@ -124,7 +132,7 @@ def main(words: list[str]) -> None:
         print(f"{text}\n", flush=True)  # noqa: T201 - what the script is for
         if options.write:
             path = found[name].folder / "README.md"
-            path.write_text(PARAGRAPH.sub(lambda _, new=text: new, path.read_text(encoding="utf-8")), encoding="utf-8")
+            path.write_text(placed(path.read_text(encoding="utf-8"), text), encoding="utf-8")
 
 
 if __name__ == "__main__":
