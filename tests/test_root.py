@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lemmata_tools.lock import read_pins
+from lemmata_tools.readme import install_line
 from lemmata_tools.release import sections
 from lemmata_tools.workspace import members
 from packaging.requirements import Requirement
@@ -74,7 +75,9 @@ def test_every_list_has_the_package(member):
     assert name in names(PYPROJECT["project"]["dependencies"])
     assert PYPROJECT["tool"]["uv"]["sources"][name] == {"workspace": True}
     assert any(f.startswith(f"packages/{name}/src") for f in PYPROJECT["tool"]["mypy"]["files"])
-    assert re.search(rf"^\| \[{name}\]\(packages/{name}\) \| .+ \| `{name}\b", read("README.md"), re.MULTILINE)
+    row = re.search(rf"^\| \[{name}\]\(packages/{name}\) \| .+ \| `(\S+)` \|$", read("README.md"), re.MULTILINE)
+    assert row
+    assert Requirement(row[1]) == install_line(read(f"packages/{name}/README.md"), name)
     assert f"\n      - {name}: packages/{name}.md\n" in read("mkdocs.yml")
     assert f"::: {member.module}\n" in read(f"docs/packages/{name}.md")
 
