@@ -100,7 +100,7 @@ def train(
         "return_mean": result.mean,
         "return_std": result.std,
         "episodes": result.n_episodes,
-        "seconds": agent.seconds,
+        "wall_time": agent.seconds,
         "policy": str(folder / "policy.mfpo"),
     }
     emit(summary, as_json=as_json)
