@@ -10,7 +10,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.check import array, in_range
 
 from oco_anytime.certificate import STATUSES, Certificate
-from oco_anytime.domains.base import Domain, positive, vector
+from oco_anytime.domains.base import Domain, checked_domain, positive, vector
 from oco_anytime.hints import Hint, HintSource
 from oco_anytime.implicit import FAR, half_space_step
 from oco_anytime.interface import Learner, reading_state, scales, state_head, state_numbers, warn_exceeded
@@ -81,8 +81,7 @@ class OptimisticCOCO(Learner):
         x0: ArrayLike | None = None,
         diameter: float | None = None,
     ) -> None:
-        if not isinstance(domain, Domain):
-            raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
+        domain = checked_domain(domain)
         if hints is not None and not isinstance(hints, HintSource):
             raise InvalidInput.argument("hints", expected="a source from oco_anytime.hints", got=type(hints).__name__)
         self.domain, self.hints = domain, hints

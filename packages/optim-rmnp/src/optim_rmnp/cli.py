@@ -216,5 +216,5 @@ def history_fields(history: Any, optimizer: str, lr: float) -> dict[str, Any]:
         "evaluated": list(history.evaluated),
         "held_out_loss": list(history.held_out_loss),
         "accuracy": history.accuracy,
-        "seconds": history.seconds,
+        "wall_time": history.seconds,
     }

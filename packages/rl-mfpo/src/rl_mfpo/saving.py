@@ -150,7 +150,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "seed": meta["seed"],
         "transitions": meta["counters"]["num_timesteps"],
         "replay_rows": rows,
-        "seconds": meta["counters"]["seconds"],
+        "wall_time": meta["counters"]["seconds"],
         "last_return_mean": float(np.mean(last)) if last else None,
         "observation_dim": meta["obs_dim"],
         "action_low": meta["action"]["low"],

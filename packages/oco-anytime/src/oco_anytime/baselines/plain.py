@@ -10,7 +10,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.check import array
 
 from oco_anytime.certificate import Certificate
-from oco_anytime.domains.base import Domain, vector
+from oco_anytime.domains.base import Domain, checked_domain, vector
 from oco_anytime.interface import Learner, reading_state, state_head, state_numbers
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ class QueueLearner(Learner):
     _start_queue = 0.0
 
     def __init__(self, domain: Domain, *, x0: ArrayLike | None = None) -> None:
-        if not isinstance(domain, Domain):
-            raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
-        self.domain = domain
+        self.domain = domain = checked_domain(domain)
         x = domain.project(domain.center()) if x0 is None else vector(x0, "x0", domain.dim)
         if not domain.contains(x, 1e-9):
             raise InvalidInput.argument("x0", expected="a point of the domain", got=str(x))

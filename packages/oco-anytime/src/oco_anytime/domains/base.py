@@ -32,6 +32,13 @@ class Compiled(NamedTuple):
     total: float
 
 
+def checked_domain(domain: Any) -> Domain:
+    """`domain`, or `InvalidInput` if it is none."""
+    if not isinstance(domain, Domain):
+        raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
+    return domain
+
+
 def vector(x: ArrayLike, name: str, dim: int | None = None, *, finite: bool = True) -> Vector:
     """`x` as a contiguous float64 vector, or `InvalidInput` naming it."""
     if (
