@@ -146,6 +146,10 @@ class SoftHistogram(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Return the hats' heights, shape (..., m); they sum to 1."""
+        given: object = values
+        if not isinstance(given, Tensor) or not values.is_floating_point() or values.layout is not torch.strided:
+            got = f"{values.dtype}, {values.layout}" if isinstance(given, Tensor) else type(given).__name__
+            raise InvalidInput.argument("values", expected="a dense floating-point tensor", got=got)
         step = (self.high - self.low) / (self.m - 1)
         inside = values.clamp(self.low, self.high).unsqueeze(-1)
         return (1 - (inside - self.centers.to(values.dtype)).abs() / step).clamp(min=0)

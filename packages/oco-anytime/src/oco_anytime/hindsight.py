@@ -10,9 +10,10 @@ import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import array, one_of
 
-from oco_anytime.domains.base import Domain, checked_domain, vector
+from oco_anytime.domains.base import Domain, checked_domain, vector, within
 from oco_anytime.hindsight_solvers import solver
 from oco_anytime.implicit import cut
+from oco_anytime.penalty import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ def best_fixed(
 def _checked(
     domain: Domain, cost_sum: ArrayLike, A: ArrayLike | None, b: ArrayLike | None
 ) -> tuple[Vector, Vector, Vector]:
-    c = vector(cost_sum, "cost_sum", domain.dim)
+    c = within(vector(cost_sum, "cost_sum", domain.dim), "cost_sum", LARGEST)
     if A is None:
         if b is not None:
             raise InvalidInput.argument("A", expected="rows for b", got="None")

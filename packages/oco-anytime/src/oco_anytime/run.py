@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
+from lemmata_core.check import array
+from lemmata_core.files import DAMAGED
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -80,14 +84,16 @@ class Run:
         InvalidInput
             If no record ends at one of the rounds, or the lengths differ.
         """
-        wanted = np.atleast_1d(np.asarray(ts, dtype=np.int64))
-        best = [hindsight] if np.ndim(hindsight) == 0 else list(hindsight)
+        wanted = np.atleast_1d(array(ts, "ts", ndim=(0, 1), dtype=np.int64))
+        single = not isinstance(hindsight, Sequence | np.ndarray) or isinstance(hindsight, str | bytes)
+        single |= isinstance(hindsight, np.ndarray) and hindsight.ndim == 0
+        best = [_objective(h) for h in ([hindsight] if single else hindsight)]
         if len(best) != wanted.size:
             raise InvalidInput.argument("hindsight", expected=f"{wanted.size} results, one a round", got=len(best))
         at = np.searchsorted(self.t, wanted)
         if (at >= self.t.size).any() or (self.t[at] != wanted).any():
             raise InvalidInput.argument("ts", expected="rounds at which a record ends", got=str(wanted))
-        return np.subtract(self.cumulative_cost[at], [float(getattr(h, "objective", h)) for h in best])
+        return np.subtract(self.cumulative_cost[at], best)
 
     def to_npz(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a compressed .npz file (by rename, so never half a file)."""
@@ -98,17 +104,35 @@ class Run:
 
     @classmethod
     def from_npz(cls, path: str | os.PathLike[str]) -> Run:
-        """Read what `to_npz` wrote."""
-        with np.load(path, allow_pickle=False) as f:
-            return cls(
-                x=f["x"] if "x" in f.files else None,
-                cost=f["cost"],
-                violation=f["violation"],
-                certificate=f["certificate"],
-                t=f["t"],
-                wall_time=float(f["wall_time"]),
-                status=str(f["status"]),
-            )
+        """Read what `to_npz` wrote.
+
+        Raises
+        ------
+        InvalidInput
+            For any other file; an OSError where there is none.
+        """
+        with Path(path).open("rb") as file:
+            try:
+                with np.load(file, allow_pickle=False) as f:
+                    return cls(
+                        x=f["x"] if "x" in f.files else None,
+                        cost=f["cost"],
+                        violation=f["violation"],
+                        certificate=f["certificate"],
+                        t=f["t"],
+                        wall_time=float(f["wall_time"]),
+                        status=str(f["status"]),
+                    )
+            except (*DAMAGED, AttributeError) as err:
+                raise InvalidInput.argument("path", expected="a file that Run.to_npz wrote", got=str(path)) from err
+
+
+def _objective(hindsight: Any) -> float:
+    """What the best decision costs; infinite where there is none."""
+    value = float(array(getattr(hindsight, "objective", hindsight), "hindsight", ndim=0, finite=False))
+    if math.isnan(value):
+        raise InvalidInput.argument("hindsight", expected="results of best_fixed or their costs", got="NaN")
+    return value
 
 
 def write_npz(path: Path, arrays: dict[str, Any]) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import inspect
 import os
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import array, positive_int
 
-from oco_anytime.domains.base import contiguous
+from oco_anytime.domains.base import contiguous, within
 from oco_anytime.engine import PenaltyLearner
 from oco_anytime.interface import Learner
 from oco_anytime.loop import Interruption, Recorder
+from oco_anytime.penalty import LARGEST
 from oco_anytime.run import Run, log_checkpoints, marks_of
 
 if TYPE_CHECKING:
@@ -37,20 +39,20 @@ def _linear_input(
     d: int, costs: ArrayLike, A: ArrayLike | None, b: ArrayLike | None
 ) -> tuple[Vector, Vector, Vector, bool]:
     """Costs (T, d), rows (T, m, d), right-hand sides (T, m), checked; and whether there was one constraint a round."""
-    C = contiguous(array(costs, "costs", ndim=2, shape=(None, d)))
+    C = within(contiguous(array(costs, "costs", ndim=2, shape=(None, d))), "costs", LARGEST)
     rounds = C.shape[0]
     if A is None:
         if b is not None:
             raise InvalidInput.argument("A", expected="rows for b", got="None")
         return C, np.zeros((rounds, 0, d)), np.zeros((rounds, 0)), True
-    rows = contiguous(array(A, "A", ndim=(2, 3)))
+    rows = within(contiguous(array(A, "A", ndim=(2, 3))), "A", LARGEST)
     single = rows.ndim == 2
     if rows.shape[0] != rounds or rows.shape[-1] != d:
         expected = f"shape ({rounds}, {d}) or ({rounds}, m, {d})"
         raise InvalidInput.argument("A", expected=expected, got=f"shape {rows.shape}")
     if single:
         rows = rows[:, None, :]
-    given = array(0.0 if b is None else b, "b")
+    given = within(array(0.0 if b is None else b, "b"), "b", LARGEST)
     if given.shape not in ((), rows.shape[: 1 if single else 2]):
         expected = f"a number or shape {rows.shape[: 1 if single else 2]}"
         raise InvalidInput.argument("b", expected=expected, got=f"shape {given.shape}")
@@ -297,10 +299,13 @@ def play_many(
     list of Run
         In the order of the seeds, whatever the executor.
     """
-    if isinstance(seeds, int | np.integer):
-        streams = np.random.SeedSequence(0).spawn(int(seeds))
+    positive_int(rounds, "rounds", minimum=0)
+    if isinstance(seeds, Iterable) and np.ndim(seeds) != 0:
+        given = [positive_int(s, "seeds", minimum=0) for s in seeds]
+        streams = [np.random.SeedSequence(s).spawn(1)[0] for s in given]
     else:
-        streams = [np.random.SeedSequence(int(s)).spawn(1)[0] for s in seeds]
+        count: Any = seeds
+        streams = np.random.SeedSequence(0).spawn(positive_int(count, "seeds", minimum=0))
     if executor is None:
         return [_one(make_learner, make_environment, s, rounds) for s in streams]
     waiting = [executor.submit(_one, make_learner, make_environment, s, rounds) for s in streams]

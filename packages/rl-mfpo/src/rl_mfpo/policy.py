@@ -76,6 +76,7 @@ class MeanFlowPolicy(nn.Module):
         self, obs_dim: int, act_dim: int, config: MFPOConfig, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
+        obs_dim, act_dim = positive_int(obs_dim, "obs_dim"), positive_int(act_dim, "act_dim")
         self.obs_dim, self.act_dim, self.config = obs_dim, act_dim, config
         self.instantaneous = False
         hidden = config.hidden_sizes
@@ -363,7 +364,7 @@ class MeanFlowPolicy(nn.Module):
     def _observations(self, obs: Any) -> tuple[Tensor, bool]:
         obs = self._tensor(obs, "obs")
         shape = obs.shape
-        if len(shape) not in (1, 2) or shape[-1] != self.obs_dim:
+        if len(shape) not in (1, 2) or shape[-1] != self.obs_dim or shape[0] == 0:
             expected = f"shape (B, {self.obs_dim}) or ({self.obs_dim},)"
             raise InvalidInput.argument("obs", expected=expected, got=f"shape {tuple(shape)}")
         return (obs.unsqueeze(0), True) if len(shape) == 1 else (obs, False)
@@ -386,9 +387,15 @@ class MeanFlowPolicy(nn.Module):
         """A float32 tensor on the policy's device; what is one already comes back as it is."""
         device = cast("Tensor", self._buffers["noise_bank"]).device  # quicker than the attribute
         if not isinstance(given, Tensor):
-            values = np.asarray(given)
+            try:
+                values = np.asarray(given)
+            except (TypeError, ValueError) as err:
+                raise InvalidInput.argument(name, expected="an array of real numbers", got=str(err)) from err
             if values.dtype.kind not in "biuf":
                 raise InvalidInput.argument(name, expected="an array of real numbers", got=f"dtype {values.dtype}")
             # A copy: torch warns of arrays that cannot be written to.
             return torch.from_numpy(values.astype(np.float32)).to(device)
+        if given.layout is not torch.strided or given.is_complex():
+            got = f"{given.dtype}, {given.layout}"
+            raise InvalidInput.argument(name, expected="a dense tensor of real numbers", got=got)
         return given if given.dtype is torch.float32 and given.device == device else given.to(device, torch.float32)

@@ -53,6 +53,14 @@ def vector(x: ArrayLike, name: str, dim: int | None = None, *, finite: bool = Tr
     return contiguous(array(x, name, ndim=1, shape=(dim,), finite=finite))
 
 
+def within(x: Vector, name: str, largest: float) -> Vector:
+    """`x`, or `InvalidInput` where a finite number in it is beyond `largest`, lest what is computed overflows."""
+    high = max(float(x.max()), -float(x.min())) if x.size else 0.0
+    if high > largest:
+        raise InvalidInput.argument(name, expected=f"numbers up to {largest:g} in magnitude", got=f"{high:g}")
+    return x
+
+
 def contiguous(x: Vector) -> Vector:
     """`x`, or a copy of it where compiled code could not read it as it lies."""
     return np.require(x, requirements=["C", "W", "A"])
