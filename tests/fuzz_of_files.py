@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import tempfile
@@ -148,7 +149,8 @@ def of_icl_theory() -> dict[str, Entry]:
     import icl_theory as icl
 
     diagram = icl.phase_diagram([0.2, 0.6], [0.2], models=("none",), seeds=1, steps=1, n=8)
-    return {"PhaseDiagram.load": reader(icl.PhaseDiagram.load, "diagram.csv", written(diagram.save, "diagram.csv"))}
+    entry = reader(icl.PhaseDiagram.load, "diagram.csv", written(diagram.save, "diagram.csv"))
+    return {"PhaseDiagram.load": dataclasses.replace(entry, carries=True)}
 
 
 def of_optim_bas() -> dict[str, Entry]:

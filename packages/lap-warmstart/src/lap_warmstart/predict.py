@@ -188,7 +188,11 @@ class LinearRow:
         x, y = np.vstack(features), np.concatenate(targets)
         mu, sd = x.mean(axis=0), x.std(axis=0) + 1e-3
         z = (x - mu) / sd
-        weights = np.linalg.solve(z.T @ z + ridge * len(z) * 1e-3 * np.eye(z.shape[1]), z.T @ y)
+        normal = z.T @ z + ridge * len(z) * 1e-3 * np.eye(z.shape[1])
+        try:
+            weights = np.linalg.solve(normal, z.T @ y)
+        except np.linalg.LinAlgError:  # a ridge that rounding swallows: the shortest solution
+            weights = np.linalg.lstsq(normal, z.T @ y, rcond=None)[0]
         return cls(weights, mu, sd)
 
     def predict(self, cost: ArrayLike) -> Vector:
