@@ -11,22 +11,32 @@ from tests.fuzzing import Entry, Size, normal, positive, tensor
 
 def of_cg_tensorproduct() -> dict[str, Entry]:
     import cg_tensorproduct as cg
+    import torch
 
+    irreps, small = cg.Irreps("2x0e+1o"), cg.FullTensorProduct("0e", "0e")
     full = cg.FullTensorProduct("2x0e+1o", "0e+1o", algorithm="dense")
     blocked = cg.FullTensorProduct("0e+1o+2e", "0e+1o+2e", algorithm="blocked")
     connected = cg.FullyConnectedTensorProduct("2x0e+1o", "0e+1o", "2x0e+1o")
     signals = cg.SignalTensorProduct(2, 2, channels=2)
+    learned = cg.SignalTensorProduct(2, 2, weights="path", rank=9)
+    weighted = cg.TensorProduct("2x0e+1o", "0e+1o", "2x0e", [(0, 0, 0, "uvw", True)], shared_weights=False)
+    elementwise = cg.ElementwiseTensorProduct("2x0e+1o", "2x0e+1o")
     return {
         "FullTensorProduct": Entry(cg.FullTensorProduct, lambda: {"irreps_in1": "2x0e+1o", "irreps_in2": "0e"}),
-        "full": Entry(lambda x, y: full(x, y), lambda: {"x": tensor(4, 5), "y": tensor(4, 4)}, carries=True),
-        "blocked": Entry(lambda x, y: blocked(x, y), lambda: {"x": tensor(4, 9), "y": tensor(4, 9)}, carries=True),
-        "connected": Entry(lambda x, y: connected(x, y), lambda: {"x": tensor(4, 5), "y": tensor(4, 4)}, carries=True),
-        "signals": Entry(
+        "FullTensorProduct dense": Entry(
+            lambda x, y: full(x, y), lambda: {"x": tensor(4, 5), "y": tensor(4, 4)}, carries=True
+        ),
+        "FullTensorProduct blocked": Entry(
+            lambda x, y: blocked(x, y), lambda: {"x": tensor(4, 9), "y": tensor(4, 9)}, carries=True
+        ),
+        "FullyConnectedTensorProduct": Entry(
+            lambda x, y: connected(x, y), lambda: {"x": tensor(4, 5), "y": tensor(4, 4)}, carries=True
+        ),
+        "SignalTensorProduct": Entry(
             lambda x, y: signals(x, y), lambda: {"x": tensor(4, 2, 9), "y": tensor(4, 2, 9)}, carries=True
         ),
-        "load_path_weights": Entry(
-            lambda W: cg.SignalTensorProduct(2, 2, weights="path", rank=9).load_path_weights(W),
-            lambda: {"W": tensor(3, 3, 5)},
+        "SignalTensorProduct.load_path_weights": Entry(
+            lambda W, tol: learned.load_path_weights(W, tol=tol), lambda: {"W": tensor(3, 3, 5), "tol": 1e-10}
         ),
         "signal_product": Entry(cg.signal_product, lambda: {"x": tensor(4, 9), "y": tensor(4, 4)}, carries=True),
         "tensor_harmonic_product": Entry(
@@ -40,6 +50,55 @@ def of_cg_tensorproduct() -> dict[str, Entry]:
             cg.clebsch_gordan, lambda: {"l1": Size(1), "l2": Size(2), "l3": Size(2), "basis": "real"}
         ),
         "coupling_coefficient": Entry(cg.coupling_coefficient, lambda: {"l1": Size(1), "l2": Size(2), "l3": Size(2)}),
+        "gaunt_coefficient": Entry(cg.gaunt_coefficient, lambda: {"l1": Size(1), "l2": Size(1), "l3": Size(2)}),
+        "bracket_coefficient": Entry(cg.bracket_coefficient, lambda: {"l1": Size(1), "l2": Size(2), "l3": Size(2)}),
+        "ElementwiseTensorProduct": Entry(
+            lambda x, y: elementwise(x, y), lambda: {"x": tensor(4, 5), "y": tensor(4, 5)}, carries=True
+        ),
+        "ElementwiseTensorProduct options": Entry(
+            lambda **a: str(cg.ElementwiseTensorProduct(**a).irreps_out),
+            lambda: {"irreps_in1": "2x0e+1o", "irreps_in2": "2x0e+1o", "irrep_normalization": "component"},
+        ),
+        "TensorProduct": Entry(
+            lambda x, y, weight: weighted(x, y, weight),
+            lambda: {"x": tensor(4, 5), "y": tensor(4, 4), "weight": tensor(4, weighted.weight_numel)},
+            carries=True,
+        ),
+        "TensorProduct options": Entry(
+            lambda **a: str(cg.TensorProduct("0e", "0e", "0e", **a).irreps_out),
+            lambda: {"instructions": [(0, 0, 0, "uvw", True)], "in1_var": [1.0], "path_normalization": "element"},
+        ),
+        "FullyConnectedTensorProduct options": Entry(
+            lambda **a: str(cg.FullyConnectedTensorProduct(**a).irreps_out),
+            lambda: {"irreps_in1": "2x0e+1o", "irreps_in2": "0e", "irreps_out": "0e", "irrep_normalization": "norm"},
+        ),
+        "SignalTensorProduct options": Entry(
+            lambda **a: str(cg.SignalTensorProduct(**a).irreps_even),
+            lambda: {"lmax1": Size(2), "lmax2": Size(1), "lmax_out": Size(2), "channels": Size(2), "couplings": "both"},
+        ),
+        "SignalTensorProduct more options": Entry(
+            lambda **a: str(cg.SignalTensorProduct(2, 1, weights="path", **a).irreps_even),
+            lambda: {"rank": Size(2), "normalization": "component", "transform": "auto"},
+        ),
+        "choose_algorithm": Entry(
+            lambda batch, device: cg.choose_algorithm(full, batch, device), lambda: {"batch": Size(4), "device": "cpu"}
+        ),
+        "explain": Entry(lambda batch: cg.explain(full, batch), lambda: {"batch": Size(4)}),
+        "autotune": Entry(
+            lambda batch, backward: cg.autotune(small, batch, backward=backward, cache=False).choice,
+            lambda: {"batch": Size(2), "backward": False},
+        ),
+        "replace_e3nn": Entry(
+            lambda model, kinds: cg.replace_e3nn(model, kinds=kinds),
+            lambda: {"model": torch.nn.Linear(1, 1), "kinds": ("FullTensorProduct",)},
+        ),
+        "Irrep": Entry(lambda given, p: str(cg.Irrep(given, p)), lambda: {"given": Size(1), "p": 1}),
+        "Irreps methods": Entry(
+            lambda R, n: (irreps.D_from_matrix(R), irreps.randn(n, -1).shape), lambda: {"R": rotation(), "n": Size(2)}
+        ),
+        "Irreps.spherical_harmonics": Entry(
+            lambda lmax: str(cg.Irreps.spherical_harmonics(lmax)), lambda: {"lmax": Size(2)}
+        ),
         "Irreps": Entry(lambda irreps: str(cg.Irreps(irreps)), lambda: {"irreps": "2x0e+1o"}),
     }
 
@@ -51,6 +110,8 @@ def of_icl_theory() -> dict[str, Entry]:
     tasks = icl.tasks_ring(4)
     spec = icl.PromptSpec(length=6)
     model = icl.GatedLinearICL(20)
+    families = [icl.LinearGaussian(2), icl.SparseLinear(2, 1)]
+    mixture = icl.Mixture(families)
     xy = {"x": normal(3, 5, 2), "y": normal(3, 5)}
     scan = dict(zip(["u", "delta", "A", "B", "C"], [(2, 5, 3), (2, 5, 3), (3, 4), (2, 5, 4), (2, 5, 4)], strict=True))
 
@@ -58,6 +119,10 @@ def of_icl_theory() -> dict[str, Entry]:
         made = {name: tensor(*shape) for name, shape in scan.items()}
         return made | {"delta": made["delta"].abs(), "A": -made["A"].abs()}
 
+    def channels_first() -> dict[str, Any]:
+        return {name: x if name == "A" else x.mT for name, x in scanned().items()}
+
+    few = {"labels": ("flip",), "placements": ("random",), "outlier_mix": None}
     return {
         "PatternBank": Entry(
             lambda d, n_relevant, beta: icl.PatternBank(d=d, n_relevant=n_relevant, beta=beta).relevant,
@@ -78,11 +143,11 @@ def of_icl_theory() -> dict[str, Entry]:
             lambda: {"tasks": tasks, "n": Size(4), "rng": 0},
         ),
         "check_coverage": Entry(icl.check_coverage, lambda: {"tasks": tasks, "m": Size(4)}),
-        "model": Entry(lambda tokens: model(tokens), lambda: {"tokens": tensor(2, 7, 21)}, carries=True),
+        "GatedLinearICL": Entry(lambda tokens: model(tokens), lambda: {"tokens": tensor(2, 7, 21)}, carries=True),
         "LinearGaussian": Entry(
             lambda x, y, noise: icl.LinearGaussian(2, noise=noise).predict(x, y), lambda: {**xy, "noise": 0.5}
         ),
-        "prior": Entry(
+        "LinearGaussian prior": Entry(
             lambda mean, cov: icl.LinearGaussian(2, prior_mean=mean, prior_cov=cov).predict(**xy),
             lambda: {"mean": normal(2), "cov": np.eye(2)},
         ),
@@ -101,190 +166,134 @@ def of_icl_theory() -> dict[str, Entry]:
         "prompts_from_table": Entry(
             lambda X, y: icl.prompts_from_table(X, y, 4, 5, rng=0), lambda: {"X": normal(30, 2), "y": normal(30)}
         ),
+        "theory.bayes_floor": Entry(icl.theory.bayes_floor, lambda: {"alpha": 0.5, "length": Size(9)}),
+        "theory.same_pattern_floor": Entry(icl.theory.same_pattern_floor, lambda: {"alpha": 0.5, "length": Size(9)}),
+        "theory.conditions": Entry(
+            lambda batch, eps, lr: [c.term for c in icl.theory.conditions(bank, spec, batch=batch, eps=eps, lr=lr)],
+            lambda: {"batch": Size(4), "eps": 0.1, "lr": 0.5},
+        ),
+        "bounds.bayes_gap_rate": Entry(
+            icl.bounds.bayes_gap_rate, lambda: {"m": 3.0, "N": 4.0, "p": 5.0, "alpha": 0.5, "d_eff": 2.0}
+        ),
+        "bounds.optimal_width": Entry(
+            icl.bounds.optimal_width, lambda: {"N": 4.0, "p": 5.0, "alpha": 0.5, "d_eff": 2.0}
+        ),
+        "bounds.shift_bound": Entry(
+            icl.bounds.shift_bound, lambda: {"B_M": 1.0, "B_f": 1.0, "L": 1.0, "lip": 1.0, "wasserstein": positive(3)}
+        ),
+        "bounds.estimate_drift": Entry(
+            lambda n, rng, length: icl.bounds.estimate_drift(mixture, n, rng, length=length),
+            lambda: {"n": Size(20), "rng": 0, "length": Size(3)},
+        ),
+        "Mixture": Entry(
+            lambda x, y, weights: icl.Mixture(families, weights).predict(x, y),
+            lambda: {**xy, "weights": np.array([0.5, 0.5])},
+        ),
+        "PatternOutliers": Entry(
+            lambda n, length, rule: (
+                icl.PatternOutliers(bank, tasks, spec, rule=rule).sample(n, length, np.random.default_rng(0)).y
+            ),
+            lambda: {"n": Size(3), "length": Size(6), "rule": "known"},
+        ),
+        "mixture_study": Entry(
+            lambda n, length, rng: icl.mixture_study(mixture, n, length, rng, fit_from=2).n,
+            lambda: {"n": Size(20), "length": Size(4), "rng": 0},
+        ),
+        "decompose": Entry(
+            lambda n, length, rng: (
+                icl.decompose(lambda x, y: np.zeros((len(y), y.shape[1] - 1)), families[0], n, length, rng).n
+            ),
+            lambda: {"n": Size(20), "length": Size(4), "rng": 0},
+        ),
+        "evaluate": Entry(
+            lambda tasks, n, rng: icl.evaluate(model, bank, tasks, spec, n=n, rng=rng),
+            lambda: {"tasks": tasks, "n": Size(8), "rng": 0},
+        ),
+        "train": Entry(
+            lambda steps, batch, lr, rng: (
+                icl.train(icl.GatedLinearICL(20), bank, tasks, spec, steps=steps, batch=batch, lr=lr, rng=rng).losses
+            ),
+            lambda: {"steps": Size(2), "batch": Size(4), "lr": 0.1, "rng": 0},
+            carries=True,
+        ),
+        "fit_least_squares": Entry(
+            lambda steps, batch, lr, length: (
+                icl.fit_least_squares(
+                    icl.UniformAttention(2, 3, hidden=4), families[0], steps=steps, batch=batch, lr=lr, length=length
+                ).losses
+            ),
+            lambda: {"steps": Size(2), "batch": Size(4), "lr": 0.01, "length": Size(4)},
+            carries=True,
+        ),
+        "steps_to_loss": Entry(
+            lambda loss, batch, limit: icl.steps_to_loss(
+                icl.GatedLinearICL(20), bank, tasks, spec, loss=loss, batch=batch, limit=limit, n_validation=8
+            ),
+            lambda: {"loss": 0.2, "batch": Size(4), "limit": Size(2)},
+        ),
+        "stream_prompts": Entry(
+            lambda tasks, batch, rng: next(icl.stream_prompts(bank, tasks, spec, batch, rng)).tokens,
+            lambda: {"tasks": tasks, "batch": Size(4), "rng": 0},
+        ),
+        "stress": Entry(
+            lambda **options: icl.stress(model, bank, tasks, **few, **options),
+            lambda: {"alphas": [0.2], "kappas": [2.0], "length": Size(6), "n": Size(8)},
+        ),
+        "phase_diagram": Entry(
+            lambda **options: icl.phase_diagram(models=("none",), **options).table.rows,
+            lambda: {"alphas": [0.2], "train_fractions": [0.2], "seeds": Size(1), "steps": Size(1), "n": Size(8)},
+        ),
+        "probe_attention": Entry(
+            lambda tasks, n: icl.probe_attention(model, bank, tasks, spec, n=n).rows,
+            lambda: {"tasks": tasks, "n": Size(8)},
+        ),
+        "probe_gates": Entry(
+            lambda tasks, n: str(icl.probe_gates(model, bank, tasks, spec, n=n)), lambda: {"tasks": tasks, "n": Size(8)}
+        ),
+        "gate_weights": Entry(icl.gate_weights, lambda: {"a": tensor(2, 5)}, carries=True),
+        "tasks_all": Entry(icl.tasks_all, lambda: {"m": Size(4)}),
+        "tasks_ring": Entry(icl.tasks_ring, lambda: {"m": Size(4)}),
+        "selective_scan_fn": Entry(
+            icl.selective_scan_fn,
+            lambda: {name: x.mT if name != "A" else x for name, x in scanned().items()},
+            carries=True,
+        ),
+        "SoftHistogram": Entry(
+            lambda m, low, x: icl.SoftHistogram(m, low)(x),
+            lambda: {"m": Size(3), "low": -1.0, "x": tensor(2, 5)},
+            carries=True,
+        ),
+        **{
+            kind: Entry(
+                lambda d, rng, tokens, kind=kind, options=options: getattr(icl, kind)(d, **options, rng=rng)(tokens),
+                lambda: {"d": Size(20), "rng": 0, "tokens": tensor(2, 7, 21)},
+                carries=True,
+            )
+            for kind, options in {
+                "AttentionICL": {},
+                "DeepICL": {"n_layers": 1},
+                "LinearAttentionICL": {},
+                "MambaICL": {},
+            }.items()
+        },
+        **{
+            kind: Entry(
+                lambda d, rng, x, kind=kind: getattr(icl, kind)(d, rng=rng)(x),
+                lambda: {"d": Size(4), "rng": 0, "x": tensor(2, 5, 4)},
+                carries=True,
+            )
+            for kind in ("MambaBlock", "MambaLayer")
+        },
+        "UniformAttention": Entry(
+            lambda m, hidden, x, y: icl.UniformAttention(2, m, hidden=hidden)(x, y),
+            lambda: {"m": Size(3), "hidden": Size(4), "x": tensor(2, 5, 2), "y": tensor(2, 5)},
+            carries=True,
+        ),
         "selective_scan": Entry(icl.selective_scan, scanned, carries=True),
-        "vote_error": Entry(icl.theory.vote_error, lambda: {"alpha": 0.5, "length": Size(9), "labels": "flip"}),
-        "posterior_variance_bound": Entry(
+        "theory.vote_error": Entry(icl.theory.vote_error, lambda: {"alpha": 0.5, "length": Size(9), "labels": "flip"}),
+        "bounds.posterior_variance_bound": Entry(
             icl.bounds.posterior_variance_bound,
             lambda: {"k": 3, "B_f": 1.0, "alpha_true": 0.5, "D": positive(2), "nu2": positive(2), "b": positive(2)},
-        ),
-    }
-
-
-def of_optim_bas() -> dict[str, Entry]:
-    import optim_bas as bas
-    import torch
-
-    def stepped(param: Any, grad: Any, **options: Any) -> Any:
-        weight = torch.nn.Parameter(param)
-        optimizer = bas.BAS([weight], **options)
-        weight.grad = grad
-        optimizer.step()
-        return weight.detach()
-
-    def reference(param: Any, grad: Any, momentum: Any, v: Any, lr: Any, eps: Any) -> Any:
-        bas.bas_step(param, grad, momentum, v, 1, lr=lr, betas=(0.9, 0.99), eps=eps, weight_decay=0.1)
-        return param, momentum, v
-
-    return {
-        "BAS": Entry(
-            lambda **options: stepped(tensor(4, 3), tensor(4, 3), **options),
-            lambda: {
-                "lr": 1e-3,
-                "betas": (0.9, 0.999),
-                "eps": 1e-8,
-                "weight_decay": 0.01,
-                "block": "row",
-                "scale": "rms",
-            },
-            carries=True,
-        ),
-        "BAS parameters": Entry(
-            lambda params: bas.BAS(params), lambda: {"params": [tensor(3, 3)]}, refuses=(TypeError, ValueError)
-        ),
-        "bas_step": Entry(
-            reference,
-            lambda: {
-                "param": tensor(4, 3),
-                "grad": tensor(4, 3),
-                "momentum": tensor(4, 3),
-                "v": tensor(4).abs(),
-                "lr": 1e-3,
-                "eps": 1e-8,
-            },
-            carries=True,
-            writes=("param", "momentum", "v"),
-        ),
-        "encode": Entry(bas.encode, lambda: {"x": tensor(3, 4), "scale": tensor(3, 1).abs()}, carries=True),
-        "decode": Entry(
-            bas.decode,
-            lambda: {"code": torch.arange(12).byte().reshape(3, 4), "scale": tensor(3, 1).abs()},
-            carries=True,
-        ),
-        "pack_signs": Entry(bas.pack_signs, lambda: {"x": tensor(11)}),
-        "unpack_signs": Entry(bas.unpack_signs, lambda: {"packed": torch.arange(2).byte(), "numel": 11}),
-    }
-
-
-def of_optim_rmnp() -> dict[str, Entry]:
-    import optim_rmnp as rmnp
-    import torch
-
-    def stepped(**options: Any) -> Any:
-        weight = torch.nn.Parameter(tensor(4, 3))
-        optimizer = rmnp.RMNP([weight], **options)
-        weight.grad = tensor(4, 3)
-        optimizer.step()
-        return weight.detach()
-
-    def reference(param: Any, grad: Any, buffer: Any, lr: Any, eps: Any) -> Any:
-        rule = {"weight_decay": 0.1, "momentum": 0.9, "nesterov": True, "scale": 1.0}
-        rmnp.rmnp_step(param, grad, buffer, lr=lr, eps=eps, **rule)
-        return param, buffer
-
-    return {
-        "RMNP": Entry(
-            stepped,
-            lambda: {
-                "lr": 4e-3,
-                "weight_decay": 0.1,
-                "momentum": 0.9,
-                "eps": 1e-12,
-                "nesterov": True,
-                "zero_rows": "step",
-            },
-            carries=True,
-        ),
-        "RMNP parameters": Entry(
-            lambda params: rmnp.RMNP(params), lambda: {"params": [tensor(3, 3)]}, refuses=(TypeError, ValueError)
-        ),
-        "rmnp_step": Entry(
-            reference,
-            lambda: {"param": tensor(4, 3), "grad": tensor(4, 3), "buffer": tensor(4, 3), "lr": 4e-3, "eps": 1e-12},
-            carries=True,
-            writes=("param", "buffer"),
-        ),
-        "row_normalize": Entry(rmnp.row_normalize, lambda: {"x": tensor(4, 3), "eps": 1e-12, "dim": -1}, carries=True),
-        "dominance": Entry(rmnp.dominance, lambda: {"matrix": tensor(4, 6), "orientation": "rows"}),
-        "polar_alignment": Entry(rmnp.polar_alignment, lambda: {"matrix": tensor(4, 6)}),
-        "param_groups": Entry(
-            lambda **options: rmnp.param_groups(torch.nn.Linear(3, 3), **options),
-            lambda: {"lr": 4e-3, "aux_lr": 3e-3, "weight_decay": 0.1, "policy": "hidden", "stacked": {}},
-        ),
-    }
-
-
-def of_rl_mfpo() -> dict[str, Entry]:
-    import rl_mfpo as rl
-    import torch
-    from rl_mfpo import functional as f
-
-    agent = rl.MFPO("rl_mfpo/Bandit-v0", seed=0, config="small")
-    observation = np.asarray(agent.observation_space.sample()) if hasattr(agent, "observation_space") else normal(1)
-    config = rl.MFPOConfig.preset("small")
-
-    def added(**rows: Any) -> Any:
-        buffer = rl.ReplayBuffer(8, 3, 2)
-        buffer.add(**rows)
-        return buffer.sample(2, np.random.default_rng(0))
-
-    # Mathematics for other people's algorithms, under torch.compile too: no tensor, or one of another shape, is torch's
-    # own error.
-    torchs = (ArithmeticError, AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError)
-
-    def field(x: Any, r: Any, t: Any) -> Any:
-        return x * (t - r)
-
-    return {
-        "predict": Entry(
-            lambda observation, deterministic, steps: agent.predict(
-                observation, deterministic=deterministic, steps=steps
-            )[0],
-            lambda: {"observation": observation.copy(), "deterministic": True, "steps": Size(2)},
-        ),
-        "MFPOConfig": Entry(
-            lambda **fields: config.override(**fields),
-            lambda: {
-                "learning_rate": 3e-4,
-                "gamma": 0.99,
-                "tau": 0.005,
-                "batch_size": 64,
-                "velocity": "adaptive",
-                "critic": "scalar",
-            },
-        ),
-        "ReplayBuffer": Entry(
-            added,
-            lambda: {
-                "obs": normal(2, 3),
-                "action": normal(2, 2),
-                "reward": normal(2),
-                "next_obs": normal(2, 3),
-                "terminated": np.zeros(2),
-            },
-        ),
-        "meanflow_target": Entry(
-            lambda **data: f.meanflow_target(field, **data),
-            lambda: {"x": tensor(4, 2), "r": tensor(4, 1), "t": tensor(4, 1), "v": tensor(4, 2)},
-            carries=True,
-            refuses=torchs,
-        ),
-        "sample_flow": Entry(
-            lambda noise, steps: f.sample_flow(field, noise, steps=steps),
-            lambda: {"noise": tensor(4, 2), "steps": Size(2)},
-            carries=True,
-            refuses=torchs,
-        ),
-        "project_categorical": Entry(
-            f.project_categorical,
-            lambda: {"probs": torch.full((4, 5), 0.2), "atoms_shifted": tensor(4, 5), "v_min": -2.0, "v_max": 2.0},
-            carries=True,
-            refuses=torchs,
-        ),
-        "truncated_normal": Entry(
-            f.truncated_normal, lambda: {"low": -tensor(4).abs(), "high": tensor(4).abs()}, carries=True, refuses=torchs
-        ),
-        "sample_time_pairs": Entry(
-            f.sample_time_pairs, lambda: {"n": Size(4), "dist": "logit_normal", "data_proportion": 0.75}
         ),
     }
 

@@ -1,11 +1,12 @@
 import os
 import pickle
 import stat
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from lemmata_core import InvalidInput
-from lemmata_core.files import atomic_write
+from lemmata_core.files import DAMAGED, atomic_write
 from lemmata_core.rng import generator, spawn, torch_generator
 
 
@@ -93,3 +94,19 @@ def test_a_torch_generator_follows_the_seed():
     assert torch.equal(*draw)
     own = np.random.default_rng(7)
     assert not torch.equal(*(torch.rand(3, generator=torch_generator(own)) for _ in range(2)))
+
+
+@pytest.mark.parametrize("device", ["", "nowhere", 3.5, object()])
+def test_torch_generator_names_a_device_that_is_not_there(device):
+    pytest.importorskip("torch")
+    with pytest.raises(InvalidInput, match="device"):
+        torch_generator(0, device)
+
+
+def test_a_damaged_archive_raises_what_damaged_lists(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", a=np.arange(100.0))
+    whole = (tmp_path / "a.npz").read_bytes()
+    for cut in range(0, len(whole), 7):
+        (tmp_path / "b.npz").write_bytes(whole[:cut] + b"\xff" + whole[cut + 1 :])
+        with suppress(*DAMAGED), np.load(tmp_path / "b.npz") as archive:
+            archive["a"]

@@ -16,6 +16,7 @@ from cg_tensorproduct import (
     choose_algorithm,
     explain,
     plans,
+    replace_e3nn,
     signal_product,
     tensor_harmonic_product,
     wigner_3j,
@@ -170,3 +171,22 @@ def test_objects_of_e3nn_are_understood():
     assert Irreps(o3.Irrep("1o")) == "1x1o"
     assert Irreps([o3.Irrep("1o"), (2, o3.Irrep("0e"))]) == "1o+2x0e"
     assert Irreps("1o+2x0e") == o3.Irreps("1o+2x0e")
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: TensorProduct("0e", "0e", "0e", np.array(1.0)), "instructions"),
+        (lambda: TensorProduct("0e", "0e", "0e", [], in1_var=3), "in1_var"),
+        (lambda: TensorProduct("0e", "0e", "0e", [], in1_var=["a"]), "in1_var"),
+        (lambda: autotune(FULL, 4, backward=0, cache=False), "backward"),
+        (lambda: replace_e3nn(torch.nn.Linear(1, 1), kinds=None), "kinds"),
+        (lambda: Irrep(np.array([3]), 1), "irrep"),
+        (lambda: Irreps.spherical_harmonics(1j), "lmax"),
+        (lambda: Irreps.spherical_harmonics(1, p=0), "p"),
+        (lambda: Irreps("0e").randn("3", -1), "size"),
+    ],
+)
+def test_descriptions_and_options_of_another_kind_are_named(call, name):
+    with pytest.raises(InvalidInput, match=f"^{name}"):
+        call()

@@ -13,18 +13,22 @@ from icl_theory import (
     GatedLinearICL,
     LinearGaussian,
     LogisticGaussian,
+    MambaBlock,
     MambaICL,
+    MambaLayer,
     Mixture,
     PatternBank,
     PatternOutliers,
     PhaseDiagram,
     PromptSpec,
+    SoftHistogram,
     SparseLinear,
     UniformAttention,
     bounds,
     decompose,
     evaluate,
     fit_least_squares,
+    gate_weights,
     mixture_study,
     phase_diagram,
     probe_attention,
@@ -265,3 +269,29 @@ def test_an_unknown_rule_by_enumeration():
     # P(two outliers show +1 | task +1, task -1): flip (0, 1), random (1/4, 1/4), target +1 (1, 1), target -1 (0, 0).
     plus, minus = (0 + 1 / 4 + 1 + 0) / 4, (1 + 1 / 4 + 1 + 0) / 4
     assert got.mean[0, 2] == pytest.approx((plus - minus) / (plus + minus), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: gate_weights(np.ones(3)), "a"),
+        (lambda: gate_weights(torch.ones(3).long()), "a"),
+        (lambda: SoftHistogram(3)([0.5]), "values"),
+        (lambda: MambaBlock(4)(torch.ones(2, 5, 4, dtype=torch.float64)), "input"),
+        (lambda: MambaLayer(4)(torch.ones(2, 5, 4).to_sparse()), "input"),
+        (lambda: UniformAttention(2, 3)(torch.ones(2, 5, 2), torch.ones(2, 5, dtype=torch.float64)), "x, y"),
+        (lambda: GatedLinearICL(8)(torch.ones(2, 5, 9).to_sparse()), "tokens"),
+        (lambda: stress(MambaICL(8), SMALL, [(0, 1)], kappas=[[1.0], [1.0, 2.0]]), "kappas|kappa"),
+        (lambda: theory.conditions(BANK, SPEC, eps=5e-324), "eps"),
+        (lambda: theory.conditions(BANK, SPEC, lr=5e-324), "lr"),
+    ],
+)
+def test_layers_and_conditions_name_what_does_not_fit(call, name):
+    with pytest.raises(InvalidInput, match=f"^({name})"):
+        call()
+
+
+def test_bounds_of_extreme_sizes_are_infinite_not_errors():
+    assert bounds.bayes_gap_rate(0.5, 1.0, 1.0, 1e300, 1.0) == math.inf
+    assert bounds.posterior_variance_bound(10**400, 1.0, 0.5, [1.0], [1.0], [1.0]) == 0.0
+    assert SoftHistogram(3, low=-1e300)(torch.ones(2).half()).shape == (2, 3)

@@ -10,15 +10,18 @@ import tracemalloc
 import numpy as np
 import pytest
 from lap_warmstart import (
+    AssignmentResult,
     AssignmentStream,
     ColumnDuals,
     Infeasible,
     RowDuals,
     certify,
     linear_sum_assignment,
+    predict,
     solve,
     solve_batch,
 )
+from lap_warmstart.compat.lap import lapmod
 from lap_warmstart.errors import InvalidDtype
 from lemmata_core import InvalidInput
 from scipy import optimize
@@ -390,3 +393,40 @@ except KeyboardInterrupt:
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert float(out) < 2.0  # half a second on an idle machine
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: lapmod(-math.inf, [1.0], [0, 1], [0]), "n"),
+        (lambda: lapmod(2, [1.0, 2.0], [0, 2**53, 0], [0, 1]), "ii"),
+        (lambda: lapmod(1, [1.0], [0, 1], [3]), "kk"),
+        (lambda: predict.RowMin().predict(np.zeros((4, 0))), "cost"),
+        (lambda: predict.KthSmallest(2).predict(np.zeros((4, 0))), "cost"),
+        (lambda: predict.RowDualNet.load().predict(np.zeros((0, 0))), "cost"),
+        (lambda: predict.RowDualNet.load().predict([[-math.inf, 1.0]]), "cost"),
+        (lambda: predict.LinearRow.fit(3), "costs"),
+        (lambda: predict.LinearRow.fit([np.zeros((4, 0))]), "cost"),
+        (lambda: predict.LinearRow.fit([np.eye(3)], ridge=math.inf), "ridge"),
+        (lambda: AssignmentResult.from_dict({"shape": [1, 1]}), "data"),
+        (lambda: AssignmentResult.from_dict({**solve(np.eye(2)).to_dict(), "wall_time": 10**400}), "data"),
+        (lambda: AssignmentResult.from_dict({**solve(np.eye(2)).to_dict(), "stats": 3}), "data"),
+    ],
+)
+def test_predictors_and_records_name_what_does_not_fit(call, name):
+    with pytest.raises(InvalidInput, match=f"^{name}: "):
+        call()
+
+
+def test_a_damaged_network_is_named(tmp_path):
+    predict.RowDualNet.load().save(tmp_path / "net.npz")
+    content = bytearray((tmp_path / "net.npz").read_bytes())
+    content[200:400] = bytes(200)
+    (tmp_path / "net.npz").write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"net\.npz"):
+        predict.RowDualNet.load(tmp_path / "net.npz")
+
+
+def test_a_ridge_that_rounding_swallows_still_fits():
+    fitted = predict.LinearRow.fit([np.eye(3)], ridge=5e-324)
+    assert np.isfinite(fitted.predict(np.eye(3))).all()

@@ -12,6 +12,7 @@ from oco_anytime import (
     HindsightTracker,
     Hint,
     OptimisticCOCO,
+    Run,
     baselines,
     best_fixed,
     domains,
@@ -19,6 +20,7 @@ from oco_anytime import (
     hints,
     play,
     play_linear,
+    play_many,
 )
 from oco_anytime.state import from_json
 
@@ -253,3 +255,42 @@ def test_no_constraints_are_met():
     learner.predict()
     learner.update([0.0, 0.0, 1.0], [])
     assert np.isfinite(learner.certificate().regret_upper)
+
+
+def one_run():
+    return play_linear(AnytimeCOCO(BALL), np.ones((4, 3)))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: play_linear(AnytimeCOCO(BALL), np.full((2, 3), 1e308)), "costs"),
+        (lambda: best_fixed(BALL, np.full(3, 1e308)), "cost_sum"),
+        (lambda: one_run().regret_at([[1.0], [1.0, 2.0]], 0.0), "ts"),
+        (lambda: one_run().regret_at([2, 4], [0.5, np.nan]), "hindsight"),
+        (lambda: one_run().regret_at([2, 4], [[1.0], [1.0, 2.0]]), "hindsight"),
+        (lambda: play_many(lambda: AnytimeCOCO(BALL), lambda _: None, -1, 3), "seeds"),
+        (lambda: play_many(lambda: AnytimeCOCO(BALL), lambda _: None, [1.5], 3), "seeds"),
+        (lambda: play_many(lambda: AnytimeCOCO(BALL), lambda _: None, 1, None), "rounds"),
+        (lambda: DynamicCOCO(BALL, path=np.zeros(0)), "path"),
+        (lambda: OptimisticCOCO(BALL, eps=1e300), "eps"),
+        (lambda: OptimisticCOCO(BALL, diameter=1e300), "diameter"),
+        (lambda: environments.LinearEnvironment(BALL, "costs"), "costs"),
+        (lambda: environments.LinearEnvironment(BALL, np.ones((4, 3)), np.ones((3, 3))), "A"),
+        (lambda: environments.LinearEnvironment(BALL, np.ones((4, 3)), np.ones((4, 3)), np.ones(3)), "b"),
+        (lambda: AnytimeCOCO(BALL).update(np.ones(3), [0.1, 0.2], [[1.0], [1.0, 2.0]]), "violation_grad"),
+        (lambda: baselines.DriftPlusPenalty(BALL).update(np.ones(3), 1.0, [1e200, 0, 0]), "violation_grad"),
+    ],
+)
+def test_doors_beside_the_learners_name_what_does_not_fit(call, name):
+    with pytest.raises(InvalidInput, match=f"^{name}: "):
+        call()
+
+
+def test_a_damaged_run_is_named(tmp_path):
+    one_run().to_npz(tmp_path / "run.npz")
+    (tmp_path / "run.npz").write_bytes((tmp_path / "run.npz").read_bytes()[:300])
+    with pytest.raises(InvalidInput, match=r"run\.npz"):
+        Run.from_npz(tmp_path / "run.npz")
+    with pytest.raises(FileNotFoundError):
+        Run.from_npz(tmp_path / "none.npz")

@@ -48,7 +48,7 @@ class Interrupted(Environment):
 @pytest.mark.parametrize("way", ["raise", "signal"])
 @pytest.mark.parametrize("record", ["all", "light"])
 def test_an_interrupted_run_goes_on_to_the_same_result(tmp_path, name, way, record):
-    env = SafeControl(120, seed=1)
+    env = SafeControl(120, rng=1)
     whole = play(LEARNERS[name](env), env, 120, record=record)
     path = tmp_path / "run.checkpoint"
     broken = Interrupted(env, 47, way)
@@ -99,7 +99,7 @@ def test_many_runs_do_not_depend_on_the_executor():
 
 
 def test_light_records_add_up_to_full_ones():
-    env = SafeControl(300, seed=2)
+    env = SafeControl(300, rng=2)
     full, light = (play(AnytimeCOCO(env.domain), env, 300, record=r) for r in ("all", "light"))
     np.testing.assert_allclose(light.ccv, full.ccv[light.t - 1], rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(light.cumulative_cost, full.cumulative_cost[light.t - 1], rtol=1e-12)
@@ -112,7 +112,7 @@ def test_environments_have_right_gradients_and_repeat_themselves(name):
     if name in ("portfolio", "fairness"):
         pytest.importorskip("skfolio" if name == "portfolio" else "sklearn")
     make = environments.BY_NAME[name]
-    options = {} if name == "portfolio" else {"seed": 7}
+    options = {} if name == "portfolio" else {"rng": 7}
     env, twin = make(rounds=40, **options), make(rounds=40, **options)
     rng = np.random.default_rng(0)
     x = env.domain.project(env.domain.center() + 0.1 * rng.standard_normal(env.domain.dim))
@@ -134,7 +134,7 @@ def test_environments_have_right_gradients_and_repeat_themselves(name):
 
 @pytest.mark.parametrize("risk", ["volatility", "cvar", "turnover"])
 def test_portfolio_constraints_are_convex_and_turnover_covers_the_trades(risk):
-    env = environments.PortfolioRisk("synthetic", 30, risk=risk, limit=1.0, seed=3)
+    env = environments.PortfolioRisk("synthetic", 30, risk=risk, limit=1.0, rng=3)
     rng = np.random.default_rng(1)
     for t in range(30):
         x, y = rng.dirichlet(np.ones(env.domain.dim), 2)

@@ -156,3 +156,14 @@ def test_fused_is_refused_where_the_kernel_cannot_run():
         RMNP([matrix(3, 2)], fused=True, momentum_dtype=torch.bfloat16)
     with pytest.raises(InvalidInput, match="fused"):
         RMNP([nn.Parameter(torch.randn(3, 4)[:, ::2])], fused=True)
+
+
+def test_the_reference_step_refuses_sparse_tensors_and_expanded_views():
+    rule = {"lr": 0.1, "weight_decay": 0.1, "momentum": 0.9, "nesterov": True, "eps": 1e-12, "scale": 1.0}
+    one = torch.ones(4, 3)
+    with pytest.raises(InvalidInput, match="dense"):
+        rmnp_step(one.clone(), one.to_sparse(), one.clone(), **rule)
+    with pytest.raises(InvalidInput, match="momentum_buffer"):
+        rmnp_step(one.clone(), one, torch.ones(4, 1).expand(4, 3), **rule)
+    with pytest.raises(InvalidInput, match="^x:"):
+        row_normalize(one.to_sparse())

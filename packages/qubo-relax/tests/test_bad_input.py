@@ -201,3 +201,21 @@ def test_a_quadratic_of_a_range_beyond_float64_warns(make):
 def test_numbers_that_the_solver_of_the_bound_takes_for_infinite():
     result = qr.minimize(P.Knapsack([1.0, 2.0, 3.0], [1.0, 2.0, 1e25], 4.0), restarts=2, steps=10)
     assert result.objective == 3.0
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: P.Knapsack([1], [1], 3).qubo([]), "formulation"),
+        (lambda: P.TSP(np.ones((3, 3))).objective([[0.0], [1.0, 2.0]]), "solution"),
+        (lambda: P.QAP(np.ones((2, 2)), np.ones((2, 2))).objective([[0.0], [1.0, 2.0]]), "solution"),
+        (lambda: qr.repair(qr.Qubo([1.0], [[0.0]]), [], margin="3"), "margin"),
+    ],
+)
+def test_what_is_no_list_or_number_is_named(call, name):
+    with pytest.raises(InvalidInput, match=name):
+        call()
+
+
+def test_a_ragged_tour_is_not_feasible():
+    assert not P.TSP(np.ones((3, 3))).is_feasible([[0.0], [1.0, 2.0]])

@@ -127,3 +127,27 @@ def test_constraints_from_csv(tmp_path):
     path.write_text("1,zz,<=,1\n")
     with pytest.raises(InvalidInput, match="line 1"):
         read_constraints(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.qubo", b"p qubo 0 2 1 1\n0 0 \xff\n"),
+        ("a.mtx", b"%%MatrixMarket matrix coordinate real general\n% offset {}\n1 1 1\n1 1 2\n"),
+        ("a.npz", b"PK\x03\x04"),
+        ("a.tsp", b"DIMENSION: \xff\n"),
+        ("a.upit", b"0 \xff\n"),
+        ("a.txt", b"\xff"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidInput, match=name):
+        qr.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["mkp", "facility"])
+def test_an_infinite_size_is_no_size(tmp_path, kind):
+    (tmp_path / "a.txt").write_text("inf 2 0\n1 2 3\n")
+    with pytest.raises(InvalidInput, match="a.txt"):
+        qr.read(tmp_path / "a.txt", kind)

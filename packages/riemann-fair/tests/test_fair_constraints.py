@@ -133,3 +133,12 @@ def test_the_same_labels_in_every_container(groups):
     table = read_groups(groups)
     assert table.labels == (("x", "y"),)
     assert table.codes[:, 0].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["FairStiefel", "FairGrassmann"])
+@pytest.mark.parametrize("n", ["3", None, np.nan, np.inf, 0])
+def test_a_manifold_has_a_whole_number_of_rows(kind, n):
+    import riemann_fair
+
+    with pytest.raises(InvalidInput, match="^n:"):
+        getattr(riemann_fair, kind)(n, 2, np.ones((6, 1)))

@@ -4,10 +4,20 @@ import copy
 import math
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from lemmata_core import InvalidInput
-from rl_mfpo import Batch, HealthWarning, MFPOConfig, MFPOLearner, TrainingDiverged
+from rl_mfpo import (
+    MFPO,
+    Batch,
+    HealthWarning,
+    MeanFlowPolicy,
+    MFPOConfig,
+    MFPOLearner,
+    ReplayBuffer,
+    TrainingDiverged,
+)
 from rl_mfpo.functional import estimate_velocity, project_categorical, sample_flow
 from rl_mfpo.functional.times import draw_time_pairs
 from rl_mfpo.health import Health
@@ -357,3 +367,30 @@ def test_a_wrong_reading_of_the_entropy_is_warned_of_after_three_looks():
     with pytest.warns(HealthWarning, match="min_temperature or entropy_estimator"):
         health.judge_entropies(0.6, -0.3)
     health.judge_entropies(0.6, -0.3)  # once is enough
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: MFPOLearner(3, 2, MFPOConfig.preset("small"), seed=math.inf), "seed"),
+        (lambda: MFPOLearner(3, 2, MFPOConfig.preset("small"), seed=-1), "seed"),
+        (lambda: MeanFlowPolicy("3", 2, MFPOConfig.preset("small")), "obs_dim"),
+        (lambda: MeanFlowPolicy(3, -1, MFPOConfig.preset("small")), "act_dim"),
+        (lambda: MeanFlowPolicy(3, 2, MFPOConfig.preset("small")).act(torch.zeros(0, 3)), "obs"),
+        (lambda: MeanFlowPolicy(3, 2, MFPOConfig.preset("small")).act([[1.0], [1.0, 2.0]]), "obs"),
+        (lambda: MFPOLearner(3, 2, MFPOConfig.preset("small"), seed=0).update(Batch([], [], [], [], [])), "batch.obs"),
+        (lambda: ReplayBuffer(4, 3, 2).sample(-3, np.random.default_rng(0)), "sample|batch_size"),
+    ],
+)
+def test_sizes_and_batches_of_another_kind_are_named(call, name):
+    with pytest.raises(InvalidInput, match=f"^({name})"):
+        call()
+
+
+def test_a_damaged_policy_file_is_named(tmp_path):
+    MFPO("rl_mfpo/Bandit-v0", seed=0, config="small").save(tmp_path / "agent.pt")
+    content = torch.load(tmp_path / "agent.pt", weights_only=True)
+    for damage in ({"meta": "{"}, {"meta": "{}"}):
+        torch.save({**content, **damage}, tmp_path / "agent.pt")
+        with pytest.raises(InvalidInput, match=r"agent\.pt"):
+            MFPO.load(tmp_path / "agent.pt")

@@ -1,15 +1,25 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and what reading a damaged one raises."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import tokenize
+import zipfile
+import zlib
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+#: What NumPy and SciPy raise for .npy, .npz and .mtx files that are cut short, damaged or forged. A missing file is an
+#: OSError too: open it before.
+DAMAGED = (
+    ValueError, OSError, EOFError, KeyError, IndexError, TypeError, OverflowError, MemoryError, NotImplementedError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @contextmanager

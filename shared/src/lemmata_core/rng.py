@@ -77,6 +77,9 @@ def torch_generator(rng: RNGLike = None, device: torch.device | str = "cpu") -> 
     """
     import torch
 
-    made = torch.Generator(device=device)
+    try:
+        made = torch.Generator(device=torch.device(device))
+    except (OverflowError, RuntimeError, TypeError, ValueError) as err:
+        raise InvalidInput.argument("device", expected="a device that torch has here", got=device) from err
     made.manual_seed(int(generator(rng).integers(0, 2**63 - 1)))
     return made

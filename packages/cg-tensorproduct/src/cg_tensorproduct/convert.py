@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +79,11 @@ def replace_e3nn(model: nn.Module, *, kinds: Sequence[str] = KINDS, verify: bool
     """
     if not isinstance(model, nn.Module):
         raise InvalidInput.argument("model", expected="a torch.nn.Module", got=type(model).__name__)
-    unknown = [kind for kind in kinds if kind not in KINDS]
-    if unknown or isinstance(kinds, str):
-        raise InvalidInput.argument("kinds", expected=f"some of {KINDS}", got=kinds)
+    given: object = kinds
+    listed = isinstance(given, Iterable) and not isinstance(given, (str, bytes)) and getattr(given, "ndim", 1) > 0
+    kinds = list(kinds) if listed else [""]
+    if not all(isinstance(kind, str) and kind in KINDS for kind in kinds):
+        raise InvalidInput.argument("kinds", expected=f"some of {KINDS}", got=given)
     made: dict[int, nn.Module | None] = {}
     entries = []
     for parent_name, parent in list(model.named_modules()):

@@ -9,6 +9,7 @@ from math import inf, prod, sqrt
 from typing import Any, NamedTuple, cast
 
 from lemmata_core import InvalidInput
+from lemmata_core.check import array
 
 from cg_tensorproduct.coupling import triangle
 from cg_tensorproduct.irreps import Irreps, occupied_irreps
@@ -64,7 +65,7 @@ def normalised_instructions(
     """
     irrep_norm = check_choice("irrep_normalization", irrep_normalization or "component", ("component", "norm", "none"))
     path_norm = check_choice("path_normalization", path_normalization or "element", PATH_NORMALIZATIONS)
-    if isinstance(instructions, str) or not isinstance(instructions, Iterable):
+    if isinstance(instructions, str) or not isinstance(instructions, Iterable) or getattr(instructions, "ndim", 1) == 0:
         raise InvalidInput.argument("instructions", expected="a list of instructions", got=repr(instructions))
     checked = [_checked(k, entry, terms) for k, entry in enumerate(instructions)]
     var1, var2, var_out = (
@@ -145,12 +146,10 @@ def _summed(ins: Instruction, terms: tuple[Irreps, Irreps, Irreps]) -> int:
 def _variance(name: str, values: Sequence[float] | None, irreps: Irreps) -> list[float]:
     if values is None:
         return [1.0] * len(irreps)
-    if len(values) != len(irreps):
-        raise InvalidInput.argument(name, expected=f"{len(irreps)} numbers", got=f"{len(values)}")
-    out = [float(value) for value in values]
-    if not all(0 <= value < inf for value in out):
-        raise InvalidInput.argument(name, expected="variances >= 0", got=list(values))
-    return out
+    found: list[float] = array(values, name, ndim=1, shape=(len(irreps),)).tolist()
+    if min(found, default=0.0) < 0:
+        raise InvalidInput.argument(name, expected="variances >= 0", got=found)
+    return found
 
 
 def fully_connected(irreps_in1: Irreps, irreps_in2: Irreps, irreps_out: Irreps) -> list[tuple[object, ...]]:

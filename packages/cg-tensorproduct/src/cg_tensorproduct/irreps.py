@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Iterator
 from functools import total_ordering
 from typing import TYPE_CHECKING, NamedTuple, SupportsIndex, overload
 
 from lemmata_core import InvalidInput
+from lemmata_core.check import positive_int
 
 if TYPE_CHECKING:
     import torch
@@ -109,10 +111,18 @@ def _irrep_numbers(l: object, p: object) -> tuple[int, int]:  # noqa: E741
                 raise InvalidInput.argument("irrep", expected=_IRREP_EXPECTED, got=l)
             degree = int(match[1])
             return degree, _parity(degree, match[2])
-    integer = isinstance(l, (int, SupportsIndex)) and not isinstance(l, bool)
-    if not integer or int(l) < 0 or p not in (1, -1):  # type: ignore[call-overload]
+    found, parity = _index(l), _index(p)
+    if found is None or found < 0 or parity is None or abs(parity) != 1:
         raise InvalidInput.argument("irrep", expected=_IRREP_EXPECTED, got=f"l={l!r}, p={p!r}")
-    return int(l), int(p)  # type: ignore[call-overload]
+    return found, parity
+
+
+def _index(value: object) -> int | None:
+    """The integer that `value` is, or None: an array of one entry says it can be an index, and then raises."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 def _parity(degree: int, letter: str) -> int:
@@ -162,8 +172,9 @@ class Irreps(tuple[MulIrrep, ...]):
     @staticmethod
     def spherical_harmonics(lmax: int, p: int = -1) -> Irreps:
         """Harmonics of degree 0 to `lmax`, once each; their parity is ``p**l``."""
-        if lmax < -1:
-            raise InvalidInput.argument("lmax", expected="an integer >= -1", got=lmax)
+        lmax = positive_int(lmax, "lmax", minimum=-1)
+        if _index(p) not in (1, -1):
+            raise InvalidInput.argument("p", expected="1 or -1", got=p)
         return Irreps([(1, (degree, p**degree)) for degree in range(lmax + 1)])
 
     @property
@@ -252,7 +263,7 @@ class Irreps(tuple[MulIrrep, ...]):
         """Standard normal features of shape `size`, in which the one ``-1`` stands for `dim`."""
         import torch
 
-        shape = [self.dim if n == -1 else n for n in size]
+        shape = [self.dim if k == -1 else k for k in (positive_int(n, "size", minimum=-1) for n in size)]
         return torch.randn(shape, generator=generator, **options)  # type: ignore[call-overload]
 
     def D_from_matrix(self, R: torch.Tensor) -> torch.Tensor:  # noqa: N802 - e3nn's name

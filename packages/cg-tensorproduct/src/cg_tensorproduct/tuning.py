@@ -204,6 +204,9 @@ def autotune(
         raise InvalidInput.argument("module", expected="a product that has algorithms", got=type(module).__name__)
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise InvalidInput.argument("batch", expected="an integer >= 1", got=batch)
+    for name, flag in (("backward", backward), ("cache", cache)):
+        if not isinstance(flag, bool):
+            raise InvalidInput.argument(name, expected="True or False", got=flag)
     if dtype is not None and dtype not in FLOATS:
         raise InvalidInput.argument("dtype", expected="a floating torch.dtype", got=repr(dtype))
     dtype = dtype or torch.float32

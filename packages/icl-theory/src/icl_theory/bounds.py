@@ -57,7 +57,10 @@ def posterior_variance_bound(
         If a drift is not positive too: the theorem needs D_j > 0 (nested types have D_j -> 0).
     """
     k = positive_int(k, "k")
-    B_f, alpha = in_range(B_f, "B_f", 0.0, low_open=True), in_range(alpha_true, "alpha_true", 0.0, 1.0, low_open=True)
+    B_f, alpha = (
+        in_range(B_f, "B_f", 0.0, 1e100, low_open=True),
+        in_range(alpha_true, "alpha_true", 0.0, 1.0, low_open=True),
+    )
     minimax = in_range(minimax, "minimax", 0.0)
     drift = np.atleast_1d(array(D, "D", ndim=(0, 1)))
     proxy, scale = (array(v, name, ndim=(0, 1)) for v, name in ((nu2, "nu2"), (b, "b")))
@@ -73,7 +76,7 @@ def posterior_variance_bound(
     types = len(drift) + 1 if n_types is None else positive_int(n_types, "n_types", minimum=len(drift) + 1)
     with np.errstate(divide="ignore"):
         C = float(np.min(drift**2 / (8 * (proxy + scale * drift / 2))))
-    decay = (1 - alpha) / alpha * math.exp(-float(drift.min()) * k / 2) + (types - 1) * math.exp(-C * k)
+    decay = (1 - alpha) / alpha * math.exp(-float(drift.min()) * float(k) / 2) + (types - 1) * math.exp(-C * k)
     return float(minimax + 5 * B_f**2 * decay)
 
 
@@ -86,7 +89,8 @@ def bayes_gap_rate(m: float, N: float, p: float, alpha: float, d_eff: float) -> 
         in_range(v, name, 0.0, low_open=True)
         for v, name in ((m, "m"), (N, "N"), (p, "p"), (alpha, "alpha"), (d_eff, "d_eff"))
     )
-    return float(m ** (-2 * alpha / d_eff) + m / (p * N) + 1 / N)
+    with np.errstate(over="ignore", divide="ignore"):
+        return float(np.power(np.float64(m), -2 * alpha / d_eff) + np.divide(m, p * N) + np.divide(1, N))
 
 
 def optimal_width(N: float, p: float, alpha: float, d_eff: float) -> float:
@@ -94,7 +98,8 @@ def optimal_width(N: float, p: float, alpha: float, d_eff: float) -> float:
     N, p, alpha, d_eff = (
         in_range(v, name, 0.0, low_open=True) for v, name in ((N, "N"), (p, "p"), (alpha, "alpha"), (d_eff, "d_eff"))
     )
-    return float((p * N) ** (d_eff / (d_eff + 2 * alpha)))
+    with np.errstate(over="ignore"):
+        return float(np.power(np.float64(p * N), d_eff / (d_eff + 2 * alpha)))
 
 
 def shift_bound(B_M: float, B_f: float, L: float, lip: float, wasserstein: ArrayLike) -> float:
@@ -123,8 +128,10 @@ def shift_bound(B_M: float, B_f: float, L: float, lip: float, wasserstein: Array
     W = np.atleast_1d(array(wasserstein, "wasserstein", ndim=(0, 1)))
     if not W.size or W.min() < 0:
         raise InvalidInput.argument("wasserstein", expected="distances >= 0", got=f"{W.tolist()}")
-    B_M, B_f, L, lip = (in_range(v, name, 0.0) for v, name in ((B_M, "B_M"), (B_f, "B_f"), (L, "L"), (lip, "lip")))
-    return float(2 * (B_M + B_f) * (L + lip) * W.mean())
+    B_M, B_f, L, lip = (
+        in_range(v, name, 0.0, 1e100) for v, name in ((B_M, "B_M"), (B_f, "B_f"), (L, "L"), (lip, "lip"))
+    )
+    return float(2 * (B_M + B_f) * (L + lip) * (W / W.size).sum())
 
 
 class Drift(NamedTuple):

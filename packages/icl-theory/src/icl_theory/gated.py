@@ -38,7 +38,11 @@ def log_gates(a: Tensor) -> Tensor:
 
 def gate_weights(a: Tensor) -> Tensor:
     """Mamba's gate weights G; they sum to 1 - prod (1 - s_i). See `log_gates`."""
-    return torch.exp(log_gates(a))
+    given: object = a
+    if not isinstance(given, Tensor) or not a.is_floating_point() or a.layout is not torch.strided or a.ndim == 0:
+        got = f"{a.dtype}, {a.layout}, shape {tuple(a.shape)}" if isinstance(given, Tensor) else type(given).__name__
+        raise InvalidInput.argument("a", expected="a dense floating-point tensor of shape (..., length)", got=got)
+    return torch.exp(log_gates(a)) if a.shape[-1] else a.clone()
 
 
 def _later(x: Tensor, dim: int = -1) -> Tensor:
@@ -170,6 +174,8 @@ def check_tokens(tokens: Tensor, d: int, dtype: torch.dtype) -> None:
     if not isinstance(given, Tensor) or tokens.ndim != 3 or tokens.shape[-1] != d + 1 or tokens.shape[1] == 0:
         got = f"shape {tuple(tokens.shape)}" if isinstance(given, Tensor) else type(given).__name__
         raise InvalidInput.argument("tokens", expected=f"a tensor of shape (n, length + 1, {d + 1})", got=got)
+    if tokens.layout is not torch.strided:
+        raise InvalidInput.argument("tokens", expected="a dense tensor", got=f"{tokens.layout}")
     # Under autocast the operations cast for themselves.
     if tokens.dtype != dtype and not (tokens.is_floating_point() and torch.is_autocast_enabled(tokens.device.type)):
         raise InvalidInput.argument("tokens", expected=f"{dtype}, as the weights", got=f"{tokens.dtype}")

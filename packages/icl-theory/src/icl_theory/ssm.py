@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from lemmata_core.rng import RNGLike
 
 
-def _check_width(hidden: Tensor, width: int) -> None:
+def _check_width(hidden: Tensor, width: int, dtype: torch.dtype) -> None:
     given: object = hidden
     if not isinstance(given, Tensor) or hidden.ndim != 3 or hidden.shape[-1] != width:
         got = f"shape {tuple(hidden.shape)}" if isinstance(given, Tensor) else type(given).__name__
         raise InvalidInput.argument("input", expected=f"a tensor of shape (batch, length, {width})", got=got)
+    # Under autocast the operations cast for themselves.
+    cast = hidden.is_floating_point() and torch.is_autocast_enabled(hidden.device.type)
+    if hidden.layout is not torch.strided or (hidden.dtype != dtype and not cast):
+        got = f"{hidden.dtype}, {hidden.layout}"
+        raise InvalidInput.argument("input", expected=f"a dense tensor of {dtype}, as the weights", got=got)
 
 
 class MambaLayer(nn.Module):
@@ -58,7 +63,7 @@ class MambaLayer(nn.Module):
 
     def forward(self, u: Tensor) -> Tensor:
         """From (batch, length, d_model) to the same."""
-        _check_width(u, self.d_model)
+        _check_width(u, self.d_model, self.w.dtype)
         A = -u.new_ones(self.d_model, self.d_state)
         step = functional.softplus(u @ self.w.T)
         y = selective_scan(u, step, A, u @ self.W_B.T, u @ self.W_C.T, discretization="zoh")
@@ -120,7 +125,7 @@ class MambaBlock(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """From (batch, length, d_model) to the same."""
-        _check_width(hidden, self.d_model)
+        _check_width(hidden, self.d_model, self.out_proj.weight.dtype)
         if not hidden.shape[1]:
             return hidden
         x, gate = self.in_proj(hidden).chunk(2, dim=-1)

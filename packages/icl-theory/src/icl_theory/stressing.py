@@ -64,7 +64,9 @@ def stress(
         raise InvalidInput.argument("model_fn", expected="a callable from tokens to numbers", got=model_fn)
     pairs = checked_tasks(tasks, checked_bank(bank).n_relevant)
     for name, values in (("alphas", alphas), ("labels", labels), ("placements", placements), ("kappas", kappas)):
-        if isinstance(values, str) or not np.size(values) or np.ndim(values) != 1:
+        given: object = values
+        listed = isinstance(given, Sequence | np.ndarray) and getattr(given, "ndim", 1) == 1
+        if not listed or isinstance(given, str | bytes) or not len(values):
             raise InvalidInput.argument(name, expected="a sequence, not empty", got=values)
     rows = []
     for alpha in alphas:

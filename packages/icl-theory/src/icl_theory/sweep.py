@@ -240,7 +240,7 @@ class PhaseDiagram:
         try:
             columns, *rows = _read_parquet(path) if Path(path).suffix == ".parquet" else _read_csv(path)
             table = tuple(tuple(kind(v) for kind, v in zip(kinds, row, strict=True)) for row in rows)
-        except ValueError:
+        except (ValueError, csv.Error):
             columns = []
         if tuple(columns) != COLUMNS:
             raise InvalidInput.argument("path", expected="a file that PhaseDiagram.save wrote", got=str(path))

@@ -135,8 +135,9 @@ def conditions(
     InvalidInput
     """
     test = spec if test is None else test
-    eps = in_range(eps, "eps", 0.0, 1.0, low_open=True, high_open=True)
-    lr = in_range(lr, "lr", 0.0, 1.0, low_open=True)
+    # from the least on, so that 1 / eps^2 and the number of steps are finite
+    eps = in_range(eps, "eps", 1e-100, 1.0, high_open=True)
+    lr = in_range(lr, "lr", 1e-100, 1.0)
     positive_int(batch, "batch")
     p, alpha, beta, V, M1 = spec.outlier_fraction, test.outlier_fraction, bank.beta, bank.n_outlier, bank.n_relevant
     if not 0 < p < 1 or V == 0:

@@ -87,6 +87,10 @@ class UniformAttention(nn.Module):
             raise InvalidInput.argument(
                 "x, y", expected="floating-point tensors", got=", ".join(type(t).__name__ for t in given)
             )
+        wanted = next(self.parameters()).dtype
+        # Under autocast the operations cast for themselves.
+        if not torch.is_autocast_enabled(x.device.type) and (x.dtype != wanted or y.dtype != wanted or x.is_sparse):
+            raise InvalidInput.argument("x, y", expected=f"dense {wanted}, as the weights", got=f"{x.dtype}, {y.dtype}")
         if x.ndim != 3 or x.shape[-1] != self.d or y.shape != x.shape[:2] or x.shape[1] < 2:
             raise InvalidInput.argument(
                 "x, y",
@@ -146,8 +150,13 @@ class SoftHistogram(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Return the hats' heights, shape (..., m); they sum to 1."""
+        given: object = values
+        if not isinstance(given, Tensor) or not values.is_floating_point() or values.layout is not torch.strided:
+            got = f"{values.dtype}, {values.layout}" if isinstance(given, Tensor) else type(given).__name__
+            raise InvalidInput.argument("values", expected="a dense floating-point tensor", got=got)
         step = (self.high - self.low) / (self.m - 1)
-        inside = values.clamp(self.low, self.high).unsqueeze(-1)
+        largest = torch.finfo(values.dtype).max
+        inside = values.clamp(max(self.low, -largest), min(self.high, largest)).unsqueeze(-1)
         return (1 - (inside - self.centers.to(values.dtype)).abs() / step).clamp(min=0)
 
 
@@ -197,7 +206,7 @@ def fit_least_squares(
     positive_int(length, "length", minimum=2)
     positive_int(steps, "steps")
     positive_int(batch, "batch")
-    in_range(lr, "lr", 0.0, low_open=True)
+    lr = in_range(lr, "lr", 0.0, low_open=True)
     source = generator(rng)
     place = next(model.parameters())
     made = optimizer(model.parameters()) if optimizer else _adamw(model, place.device, lr)

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 import warnings
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from zipfile import BadZipFile
 
 import typer
 from lemmata_core import InvalidInput
 from lemmata_core.cli import JsonOption, app, emit
-from lemmata_core.files import atomic_write
+from lemmata_core.files import DAMAGED, atomic_write
 
 if TYPE_CHECKING:
     from lap_warmstart import AssignmentResult
-
-# What NumPy and SciPy raise for files that are cut short, damaged or forged.
-UNREADABLE = (
-    ValueError, OSError, EOFError, BadZipFile, zlib.error, KeyError, IndexError, TypeError, OverflowError, MemoryError,
-    NotImplementedError,
-)  # fmt: skip
 
 cli = app("lap-warmstart", "Exact linear assignment, started from predicted duals.")
 
@@ -50,7 +42,7 @@ def read_cost(path: Path) -> Any:
             return mmread(path, spmatrix=False)
     except InvalidInput:
         raise
-    except UNREADABLE as err:
+    except DAMAGED as err:
         raise InvalidInput.argument("FILE", expected=f"a readable {kind} file", got=f"{path}: {err}") from err
     raise InvalidInput.argument("FILE", expected="a .npy, .csv, .npz or .mtx file", got=str(path))
 

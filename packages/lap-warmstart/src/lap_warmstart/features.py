@@ -144,7 +144,7 @@ def row_features(
     if positional:
         angle = 2.0 * np.pi * np.arange(n) / max(n - 1, 1)
         blocks.append(np.column_stack([f(w * angle) for w in (1, 2, 4, 8) for f in (np.sin, np.cos)]))
-    x = np.nan_to_num(np.hstack(blocks), nan=0.0, posinf=1e6, neginf=-1e6)
+    x = np.clip(np.nan_to_num(np.hstack(blocks), nan=0.0), -1e6, 1e6)
     return RowFeatures(x.astype(np.float32), reduced.astype(np.float32), columns, base, scale)
 
 

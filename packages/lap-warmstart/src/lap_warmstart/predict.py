@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.check import array, positive_int
+from lemmata_core.check import array, in_range, positive_int
 from numpy.typing import ArrayLike, NDArray
 
 from lap_warmstart.rowdualnet import RowDualNet
@@ -35,6 +35,13 @@ def _matrix(cost: object) -> NDArray[Any]:
     c = for_kernels(np.ascontiguousarray(numeric(cost)[0]))
     if np.isnan(c).any():
         raise InvalidInput.argument("cost", expected="no NaN", got="NaN")
+    return c
+
+
+def _filled(cost: object) -> NDArray[Any]:
+    c = _matrix(cost)
+    if c.size == 0:
+        raise InvalidInput.argument("cost", expected="at least one row and one column", got=f"shape {c.shape}")
     return c
 
 
@@ -107,7 +114,7 @@ class RowMin:
 
     def predict(self, cost: ArrayLike) -> Vector:
         """Predict row duals of `cost` (n, m): (n,)."""
-        return np.asarray(_matrix(cost).min(axis=1), dtype=np.float64)
+        return np.asarray(_filled(cost).min(axis=1), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,7 @@ class KthSmallest:
 
     def predict(self, cost: ArrayLike) -> Vector:
         """Predict row duals of `cost` (n, m): (n,)."""
-        c = _matrix(cost)
+        c = _filled(cost)
         k = min(self.k, c.shape[1]) - 1
         return np.asarray(np.partition(c, k, axis=1)[:, k], dtype=np.float64)
 
@@ -155,13 +162,25 @@ class LinearRow:
 
     @classmethod
     def fit(cls, costs: Sequence[ArrayLike], ridge: float = 1.0) -> LinearRow:
-        """Fit to the optimal row duals of `costs`, found by the exact solver."""
+        """Fit to the optimal row duals of `costs`, found by the exact solver.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no matrix, one of them is empty or not finite, or `ridge` is not a number > 0.
+        """
         from lap_warmstart.features import row_features
         from lap_warmstart.solve import solve
 
+        ridge = in_range(ridge, "ridge", 0.0, low_open=True)
+        given: Any = costs
+        if not isinstance(given, np.ndarray | Sequence) or isinstance(given, str | bytes) or len(given) == 0:
+            raise InvalidInput.argument("costs", expected="matrices, at least one", got=type(costs).__name__)
         features, targets = [], []
-        for given in costs:
-            cost = _matrix(given)
+        for matrix in costs:
+            cost = _filled(matrix)
+            if not np.isfinite(cost).all():
+                raise InvalidInput.argument("costs", expected="finite numbers", got="infinity")
             f = row_features(cost, cost.min(axis=0))
             target = (solve(cost).u - f.base) / f.scale
             features.append(f.x.astype(np.float64))
@@ -169,13 +188,17 @@ class LinearRow:
         x, y = np.vstack(features), np.concatenate(targets)
         mu, sd = x.mean(axis=0), x.std(axis=0) + 1e-3
         z = (x - mu) / sd
-        weights = np.linalg.solve(z.T @ z + ridge * len(z) * 1e-3 * np.eye(z.shape[1]), z.T @ y)
+        normal = z.T @ z + ridge * len(z) * 1e-3 * np.eye(z.shape[1])
+        try:
+            weights = np.linalg.solve(normal, z.T @ y)
+        except np.linalg.LinAlgError:  # a ridge that rounding swallows: the shortest solution
+            weights = np.linalg.lstsq(normal, z.T @ y, rcond=None)[0]
         return cls(weights, mu, sd)
 
     def predict(self, cost: ArrayLike) -> Vector:
         """Predict row duals of `cost` (n, m): (n,)."""
         from lap_warmstart.features import row_features
 
-        c = _matrix(cost)
+        c = _filled(cost)
         f = row_features(c, c.min(axis=0).astype(np.float64))
         return f.base + f.scale * (np.clip((f.x - self.mu) / self.sd, -6.0, 6.0) @ self.weights)

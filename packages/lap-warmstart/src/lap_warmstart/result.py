@@ -276,9 +276,18 @@ class AssignmentResult:
 
         Raises
         ------
-        InvalidInput, KeyError, TypeError, ValueError
+        InvalidInput
             It is something else.
         """
+        try:
+            return cls._from_dict(data)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, np.ma.MaskError) as err:
+            if isinstance(err, InvalidInput):
+                raise
+            raise InvalidInput.argument("data", expected="what to_dict wrote", got=repr(err)) from err
+
+    @classmethod
+    def _from_dict(cls, data: dict[str, Any]) -> AssignmentResult:
         n, m = (int(k) for k in data["shape"])
         for name, length in (("row_to_col", n), ("costs", n), ("u", n), ("v", m)):
             if len(data[name]) != length:

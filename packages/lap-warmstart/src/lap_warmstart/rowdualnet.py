@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.files import atomic_write
+from lemmata_core.files import DAMAGED, atomic_write
 from numpy.typing import NDArray
 
 from lap_warmstart.features import LISTED, NAMES, POSITIONS, RowFeatures, row_features
@@ -83,11 +82,11 @@ class RowDualNet:
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
-        except (OSError, ValueError, EOFError, BadZipFile) as err:
+            record = json.loads(str(arrays.pop("record"))) if "record" in arrays else {}
+        except DAMAGED as err:
             raise InvalidInput.argument("path", expected="an .npz file written by save", got=f"{path}: {err}") from err
         if any(name not in arrays for name in NEEDED) or arrays["mu"].size not in (len(NAMES), len(NAMES + POSITIONS)):
             raise InvalidInput.argument("path", expected="weights of a RowDualNet", got=f"{path}")
-        record = json.loads(str(arrays.pop("record"))) if "record" in arrays else {}
         return cls({name: np.asarray(a, dtype=np.float32) for name, a in arrays.items()}, record)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -144,7 +143,11 @@ class RowDualNet:
         from lap_warmstart.problem import for_kernels, numeric
 
         c = for_kernels(np.ascontiguousarray(numeric(cost)[0]))
+        if c.size == 0:
+            raise InvalidInput.argument("cost", expected="at least one row and one column", got=f"shape {c.shape}")
         low = c.min(axis=0).astype(np.float64)
+        if np.isnan(low).any() or np.isneginf(low).any():
+            raise InvalidInput.argument("cost", expected="no NaN, no -inf", got="one of them")
         return self.predict_rows(c, np.where(np.isfinite(low), low, 0.0))
 
 

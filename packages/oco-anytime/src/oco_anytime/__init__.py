@@ -7,7 +7,8 @@ from oco_anytime.hindsight import Hindsight, HindsightTracker, best_fixed
 from oco_anytime.hints import Hint
 from oco_anytime.learner import AnytimeCOCO
 from oco_anytime.optimistic import OptimisticCOCO
-from oco_anytime.runner import Run, play, play_linear, play_many
+from oco_anytime.run import Run
+from oco_anytime.runner import play, play_linear, play_many
 
 __all__ = [
     "AnytimeCOCO",

@@ -12,9 +12,11 @@ from lemmata_core import Evidence, Scale, Series, Table
 from oco_anytime import baselines
 from oco_anytime.certificate import ccv_bound, static_regret_bound
 from oco_anytime.environments.streams import Stream
-from oco_anytime.hindsight import _generate, _solver
+from oco_anytime.hindsight import _generate
+from oco_anytime.hindsight_solvers import solver
 from oco_anytime.learner import AnytimeCOCO
-from oco_anytime.runner import log_checkpoints, play, play_linear
+from oco_anytime.run import log_checkpoints
+from oco_anytime.runner import play, play_linear
 from oco_anytime.schedules import summable_schedule
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from lemmata_core import Context
 
-    from oco_anytime.runner import Run
+    from oco_anytime.run import Run
 
 HOSTILE = ("opposed", "flip", "random")
 LINES = ("paper", "fixed horizon", "doubling", "summable", "budgeted")
@@ -108,7 +110,7 @@ def best_costs(stream: str, seed: int, rounds: int, ts: np.ndarray, d: int = 2) 
     sums = np.cumsum(env.costs, axis=0)
     out = []
     for t in ts:
-        found, working = _generate(_solver(env.domain, sums[t - 1], None), env.A[:t], env.b[:t], working[working < t])
+        found, working = _generate(solver(env.domain, sums[t - 1], None), env.A[:t], env.b[:t], working[working < t])
         out.append(found.objective)
     return np.array(out)
 

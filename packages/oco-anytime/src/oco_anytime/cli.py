@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from lemmata_core import InvalidInput
-from lemmata_core.cli import INTERRUPTED, emit
+from lemmata_core.cli import INTERRUPTED, JsonOption, emit
 from lemmata_core.cli import app as make_app
 from lemmata_core.progress import Progress
 
@@ -73,7 +73,7 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from OUT.checkpoint, where an interruption left it.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Play one learner in one environment."""
     from lemmata_core.timing import preparation
@@ -112,8 +112,8 @@ def summary(result: Any, player: Any, kernels: float) -> dict[str, Any]:
         "regret_upper": None if np.isnan(upper) else upper,
         "violated_rounds": c.violated_rounds,
         "status": c.status if result.status == "complete" else result.status,
-        "seconds": result.wall_time - kernels,
-        "kernel_seconds": kernels,
+        "wall_time": result.wall_time - kernels,
+        "kernel_time": kernels,
     }
 
 

@@ -49,7 +49,8 @@ class DynamicCOCO(AnytimeCOCO):
     _compiled_loop = False
 
     def __init__(self, domain: Domain, *, n_experts: int = 10, path: str | None = None, **options: Any) -> None:
-        if path not in (None, "observed"):
+        given: Any = path
+        if given is not None and not (isinstance(given, str) and given == "observed"):
             raise InvalidInput.argument("path", expected="None or 'observed'", got=path)
         super().__init__(domain, **options)
         from oco_anytime import experts

@@ -10,7 +10,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.check import in_range, one_of, positive_int
 
 from oco_anytime.certificate import STATUSES, Certificate, static_regret_bound
-from oco_anytime.domains.base import Domain, positive, vector
+from oco_anytime.domains.base import Domain, checked_domain, positive, vector
 from oco_anytime.interface import Learner, Round, reading_state, scales, state_head, state_numbers, warn_exceeded
 from oco_anytime.penalty import LARGEST
 
@@ -40,6 +40,7 @@ class PenaltyLearner(Learner):
 
     _compiled_loop = True
 
+    # Long because a third of it is the signature: the rest fills two tables, numbers for the kernels, names for states.
     def __init__(
         self,
         domain: Domain,
@@ -61,22 +62,19 @@ class PenaltyLearner(Learner):
     ) -> None:
         from oco_anytime import kernels as k
 
-        if not isinstance(domain, Domain):
-            raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
         self._k = k
-        self.domain = domain
+        self.domain = domain = checked_domain(domain)
         given = scales(lipschitz)
         self._given_rows = given[1] if given else 0.0
+        self._tangent = bool(tangent)
         self.aggregate = one_of(aggregate, "aggregate", _AGGREGATES)
         cfg = np.zeros(k.N_CFG)
         cfg[k.C_D] = domain.diameter if diameter is None else positive(diameter, "diameter")
         cfg[k.C_W0] = positive(regret_budget, "regret_budget")
         cfg[k.C_PACE] = positive(pace, "pace")
         cfg[k.C_EPS] = positive(eps, "eps")
-        cfg[k.C_PENALTY] = _PENALTIES[penalty]
-        cfg[k.C_SCHEDULE] = _SCHEDULES[schedule]
-        cfg[k.C_CLOCK] = _CLOCKS[clock]
-        cfg[k.C_AGG] = _AGGREGATES[aggregate]
+        cfg[k.C_PENALTY], cfg[k.C_SCHEDULE] = _PENALTIES[penalty], _SCHEDULES[schedule]
+        cfg[k.C_CLOCK], cfg[k.C_AGG] = _CLOCKS[clock], _AGGREGATES[aggregate]
         cfg[k.C_KNOWN] = given is not None
         cfg[k.C_HORIZON], cfg[k.C_DOUBLING] = horizon, doubling
         cfg[k.C_CD], cfg[k.C_LAM] = math.sqrt(2.0) * cfg[k.C_D], 1.0
@@ -92,16 +90,20 @@ class PenaltyLearner(Learner):
             "eps": cfg[k.C_EPS].item(),
             "diameter": cfg[k.C_D].item(),
             "scales": "given" if given else "learned",
-            "tangent": bool(tangent),
+            "tangent": self._tangent,
             "horizon": None if doubling else float(horizon),
         }
+        self._begin(given, x0)
+
+    def _begin(self, given: tuple[float, float] | None, x0: ArrayLike | None) -> None:
+        """The state before the first round."""
+        k, cfg, domain = self._k, self._cfg, self.domain
         self._s = np.zeros(k.N_STATE)
         self._s[k.UNIT] = self._s[k.EPOCHS] = 1.0
         self._s[k.REACH] = cfg[k.C_D]
         if given:
             self._s[k.GF], self._s[k.GA] = given
         self._z, self._n, self._ccv = np.zeros(1), np.zeros(1), np.zeros(1)
-        self._tangent = bool(tangent)
         self._round = Round(domain.dim)
         self._set = domain.compiled()
         self._x = self._start(x0)

@@ -129,7 +129,8 @@ class Round:
             value = _number(single)
             if value <= 0.0:
                 if grad is not None:
-                    self._fitting(np.shape(grad), max(self.m, 1))
+                    grad = grad if isinstance(grad, np.ndarray) else array(grad, "violation_grad", finite=False)
+                    self._fitting(grad.shape, max(self.m, 1))
                 v = self._scalar
                 v[0] = 0.0
                 return v if self.m <= 1 else np.zeros(self.m), self._no_rows
@@ -140,7 +141,8 @@ class Round:
         else:
             v = vector(violation, "violation", self.m if self.m > 1 else None, finite=False)
             if grad is not None and v.size:
-                self._fitting(np.shape(grad), v.size)
+                grad = grad if isinstance(grad, np.ndarray) else array(grad, "violation_grad", finite=False)
+                self._fitting(grad.shape, v.size)
             if v.size == 0:
                 self._scalar[0] = 0.0
                 return self._scalar, self._no_rows

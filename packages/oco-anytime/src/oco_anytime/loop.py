@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from lemmata_core import InvalidInput
 
+from oco_anytime.run import Run, write_npz
 from oco_anytime.state import from_json, to_json
 
 if TYPE_CHECKING:
     from oco_anytime.environments.base import Environment
     from oco_anytime.interface import Learner
-    from oco_anytime.runner import Run
 
 
 class Interruption:
@@ -94,13 +94,11 @@ class Recorder:
 
     def save(self) -> None:
         """Write everything by rename."""
-        from oco_anytime.runner import _write_npz
-
         if self.path is None:
             return
         violation = np.zeros((0, 0)) if self.violation is None else self.violation
         head = json.dumps({"kind": self.kind, "done": self.done, "closed": self.closed})
-        _write_npz(
+        write_npz(
             self.path,
             {
                 "head": np.array(head),
@@ -131,8 +129,6 @@ class Recorder:
 
     def run(self, seconds: float, status: str) -> Run:
         """What has been recorded so far."""
-        from oco_anytime.runner import Run
-
         k, marks = self.closed, self.marks.copy()
         if k < marks.size and self.done > (marks[k - 1] if k else 0):
             marks[k], self.certificate[k] = self.done, self.learner.certificate().regret_upper

@@ -50,4 +50,4 @@ def make_environment(name: str, rounds: int, seed: int) -> Any:
     if name not in BY_NAME:
         raise InvalidInput.argument("environment", expected="one of " + ", ".join(BY_NAME), got=name)
     maker = BY_NAME[name]
-    return maker(rounds=rounds) if name == "portfolio" else maker(rounds=rounds, seed=seed)
+    return maker(rounds=rounds) if name == "portfolio" else maker(rounds=rounds, rng=seed)

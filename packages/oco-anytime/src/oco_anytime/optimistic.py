@@ -10,7 +10,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.check import array, in_range
 
 from oco_anytime.certificate import STATUSES, Certificate
-from oco_anytime.domains.base import Domain, positive, vector
+from oco_anytime.domains.base import Domain, checked_domain, vector
 from oco_anytime.hints import Hint, HintSource
 from oco_anytime.implicit import FAR, half_space_step
 from oco_anytime.interface import Learner, reading_state, scales, state_head, state_numbers, warn_exceeded
@@ -81,16 +81,16 @@ class OptimisticCOCO(Learner):
         x0: ArrayLike | None = None,
         diameter: float | None = None,
     ) -> None:
-        if not isinstance(domain, Domain):
-            raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
+        domain = checked_domain(domain)
         if hints is not None and not isinstance(hints, HintSource):
             raise InvalidInput.argument("hints", expected="a source from oco_anytime.hints", got=type(hints).__name__)
         self.domain, self.hints = domain, hints
-        self._d = domain.diameter if diameter is None else positive(diameter, "diameter")
+        self._d = domain.diameter if diameter is None else in_range(diameter, "diameter", 1.0 / _LARGEST, _LARGEST)
         given = None if lipschitz is None else _fit_scales(lipschitz)
         self._given = given
         self._tangent, self._warned = bool(tangent), False
-        self.regret_budget, self.eps = positive(regret_budget, "regret_budget"), positive(eps, "eps")
+        self.regret_budget = in_range(regret_budget, "regret_budget", 0.0, _LARGEST, low_open=True)
+        self.eps = in_range(eps, "eps", 1.0 / _LARGEST, 100.0)
         y = domain.project(domain.center()) if x0 is None else vector(x0, "x0", domain.dim).copy()
         if not domain.contains(y, 1e-9):
             raise InvalidInput.argument("x0", expected="a point of the domain", got=str(y))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from oco_anytime.runner import Run
+    from oco_anytime.run import Run
 
 
 def ccv_and_regret(

@@ -5,18 +5,19 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
 from lemmata_core.check import array, positive_int
 
-from oco_anytime.domains.base import contiguous
+from oco_anytime.domains.base import contiguous, within
 from oco_anytime.engine import PenaltyLearner
 from oco_anytime.interface import Learner
 from oco_anytime.loop import Interruption, Recorder
+from oco_anytime.penalty import LARGEST
+from oco_anytime.run import Run, log_checkpoints, marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,143 +32,27 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 _CHECKPOINT_SECONDS = 10.0
 
-
-@dataclass(frozen=True)
-class Run:
-    """What happened in a run of T rounds, in n records (n = T with ``record="all"``).
-
-    Attributes
-    ----------
-    x : numpy.ndarray, shape (T, d), or None
-        Decisions; None with ``record="light"``.
-    cost : numpy.ndarray, shape (n,)
-        Cost paid within each record.
-    violation : numpy.ndarray, shape (n,) or (n, m)
-        Sum of positive parts within each record; a column a constraint when there are several.
-    certificate : numpy.ndarray, shape (n,)
-        Regret certificate at the end of each record.
-    t : numpy.ndarray of int, shape (n,)
-        The round (from 1) with which each record ends.
-    wall_time : float
-        Seconds.
-    status : str
-        ``"complete"`` or ``"interrupted"``.
-    """
-
-    x: Vector | None
-    cost: Vector
-    violation: Vector
-    certificate: Vector
-    t: np.ndarray
-    wall_time: float
-    status: str
-
-    @property
-    def rounds(self) -> int:
-        """Rounds played, T."""
-        return int(self.t[-1]) if self.t.size else 0
-
-    @property
-    def ccv(self) -> Vector:
-        """Cumulative violation at the end of each record: shape of `violation`."""
-        return np.cumsum(self.violation, axis=0)
-
-    @property
-    def cumulative_cost(self) -> Vector:
-        """Cumulative cost at the end of each record, shape (n,)."""
-        return np.cumsum(self.cost)
-
-    def regret_at(self, ts: ArrayLike, hindsight: Any) -> Vector:
-        """Regret at given rounds.
-
-        Parameters
-        ----------
-        ts : int or array_like of int, shape (k,)
-            Rounds at which a record ends.
-        hindsight : Hindsight or float, or a sequence of k of them
-            The best fixed decision for the rounds up to each of `ts`, or its cost.
-
-        Returns
-        -------
-        numpy.ndarray, shape (k,)
-
-        Raises
-        ------
-        InvalidInput
-            If no record ends at one of the rounds, or the lengths differ.
-        """
-        wanted = np.atleast_1d(np.asarray(ts, dtype=np.int64))
-        best = [hindsight] if np.ndim(hindsight) == 0 else list(hindsight)
-        if len(best) != wanted.size:
-            raise InvalidInput.argument("hindsight", expected=f"{wanted.size} results, one a round", got=len(best))
-        at = np.searchsorted(self.t, wanted)
-        if (at >= self.t.size).any() or (self.t[at] != wanted).any():
-            raise InvalidInput.argument("ts", expected="rounds at which a record ends", got=str(wanted))
-        return np.subtract(self.cumulative_cost[at], [float(getattr(h, "objective", h)) for h in best])
-
-    def to_npz(self, path: str | os.PathLike[str]) -> None:
-        """Write the run to a compressed .npz file (by rename, so never half a file)."""
-        arrays = {"cost": self.cost, "violation": self.violation, "certificate": self.certificate, "t": self.t}
-        if self.x is not None:
-            arrays["x"] = self.x
-        _write_npz(Path(path), {**arrays, "wall_time": np.array(self.wall_time), "status": np.array(self.status)})
-
-    @classmethod
-    def from_npz(cls, path: str | os.PathLike[str]) -> Run:
-        """Read what `to_npz` wrote."""
-        with np.load(path, allow_pickle=False) as f:
-            return cls(
-                x=f["x"] if "x" in f.files else None,
-                cost=f["cost"],
-                violation=f["violation"],
-                certificate=f["certificate"],
-                t=f["t"],
-                wall_time=float(f["wall_time"]),
-                status=str(f["status"]),
-            )
-
-
-def _write_npz(path: Path, arrays: dict[str, Any]) -> None:
-    from lemmata_core.files import atomic_write
-
-    with atomic_write(path, "wb") as f:
-        np.savez_compressed(f, **arrays)
-
-
-def log_checkpoints(rounds: int, per_decade: int = 16) -> np.ndarray:
-    """Rounds 1..T, log-spaced and always with T: int64, increasing."""
-    if rounds <= 0:
-        return np.empty(0, dtype=np.int64)
-    n = 1 + int(per_decade * np.log10(max(rounds, 1)))
-    return np.unique(np.append(np.round(np.logspace(0, np.log10(rounds), max(n, 2))), rounds).astype(np.int64))
-
-
-def _marks(record: str, rounds: int) -> np.ndarray:
-    if record == "all":
-        return np.arange(1, rounds + 1, dtype=np.int64)
-    if record == "light":
-        return log_checkpoints(rounds)
-    raise InvalidInput.argument("record", expected="'all' or 'light'", got=record)
+__all__ = ["Run", "log_checkpoints", "play", "play_linear", "play_many"]  # the first two: see `run`
 
 
 def _linear_input(
     d: int, costs: ArrayLike, A: ArrayLike | None, b: ArrayLike | None
 ) -> tuple[Vector, Vector, Vector, bool]:
     """Costs (T, d), rows (T, m, d), right-hand sides (T, m), checked; and whether there was one constraint a round."""
-    C = contiguous(array(costs, "costs", ndim=2, shape=(None, d)))
+    C = within(contiguous(array(costs, "costs", ndim=2, shape=(None, d))), "costs", LARGEST)
     rounds = C.shape[0]
     if A is None:
         if b is not None:
             raise InvalidInput.argument("A", expected="rows for b", got="None")
         return C, np.zeros((rounds, 0, d)), np.zeros((rounds, 0)), True
-    rows = contiguous(array(A, "A", ndim=(2, 3)))
+    rows = within(contiguous(array(A, "A", ndim=(2, 3))), "A", LARGEST)
     single = rows.ndim == 2
     if rows.shape[0] != rounds or rows.shape[-1] != d:
         expected = f"shape ({rounds}, {d}) or ({rounds}, m, {d})"
         raise InvalidInput.argument("A", expected=expected, got=f"shape {rows.shape}")
     if single:
         rows = rows[:, None, :]
-    given = array(0.0 if b is None else b, "b")
+    given = within(array(0.0 if b is None else b, "b"), "b", LARGEST)
     if given.shape not in ((), rows.shape[: 1 if single else 2]):
         expected = f"a number or shape {rows.shape[: 1 if single else 2]}"
         raise InvalidInput.argument("b", expected=expected, got=f"shape {given.shape}")
@@ -217,56 +102,71 @@ def play_linear(
         )
     began = time.perf_counter()
     C, rows, rhs, single = _linear_input(learner.domain.dim, costs, A, b)
-    rounds, m = rhs.shape
-    learner._before_rounds(rounds)
-    if m and learner._round.m not in (0, m):
-        raise InvalidInput.argument("A", expected=f"{learner._round.m} constraints as before", got=m)
-    if m and learner._round.m == 0:
-        learner._know_rows(m)
+    marks = marks_of(record, rhs.shape[0])
+    learner._before_rounds(rhs.shape[0])
+    rows, rhs = _known_constraints(learner, rows, rhs)
+    X = np.empty((rhs.shape[0] if record == "all" else 0, C.shape[1]))
+    done, closed, cost, violation, certificate = _play_compiled(learner, C, rows, rhs, marks, X)
+    return Run(
+        x=X[:done] if record == "all" else None,
+        cost=cost[:closed],
+        violation=_violations(violation[:closed], single=single),
+        certificate=certificate[:closed],
+        t=marks[:closed],
+        wall_time=time.perf_counter() - began,
+        status="complete" if done == rhs.shape[0] else "interrupted",
+    )
+
+
+def _known_constraints(learner: PenaltyLearner, rows: Vector, rhs: Vector) -> tuple[Vector, Vector]:
+    """Rows and right-hand sides in the learner's number of constraints, which it learns from the first that come."""
+    (rounds, m), known = rhs.shape, learner._round.m
     if m == 0:
-        rows, rhs = np.zeros((rounds, learner._round.m, C.shape[1])), np.full((rounds, learner._round.m), 1.0)
-    grads = rows
-    played = C
-    if learner._tangent:
-        played, grads = learner.domain._tangent(C), learner.domain._tangent(rows)
-    marks = _marks(record, rounds)
-    n = marks.size
+        return np.zeros((rounds, known, rows.shape[2])), np.full((rounds, known), 1.0)
+    if known not in (0, m):
+        raise InvalidInput.argument("A", expected=f"{known} constraints as before", got=m)
+    if known == 0:
+        learner._know_rows(m)
+    return rows, rhs
+
+
+def _play_compiled(
+    learner: PenaltyLearner, C: Vector, rows: Vector, rhs: Vector, marks: np.ndarray, X: Vector
+) -> tuple[int, int, Vector, Vector, Vector]:
+    """Play all rounds, or those before an interruption, with the decisions into X where that has room.
+
+    Returns the number of rounds played and of records closed, and cost, violation and certificate a record.
+    """
+    (rounds, m), d = rhs.shape, C.shape[1]
+    played, grads = (learner.domain._tangent(C), learner.domain._tangent(rows)) if learner._tangent else (C, rows)
     # a point handed out earlier must not move
     learner._x, learner._view = learner._x.copy(), None
-    X = np.empty((rounds if record == "all" else 0, C.shape[1]))
-    cost, viol, cert = np.zeros(n), np.zeros((n, rhs.shape[1])), np.zeros(n)
-    done, closed, status = 0, 0, "complete"
-    scratch = np.empty(C.shape[1]), np.empty(C.shape[1]), np.empty(rhs.shape[1])
+    cost, violation, certificate = np.zeros(marks.size), np.zeros((marks.size, m)), np.zeros(marks.size)
+    done = closed = 0
+    scratch = np.empty(d), np.empty(d), np.empty(m)
+    compiled: Any = learner._set
     with Interruption() as asked:
         while done < rounds and not asked:
             to = min(done + _CHUNK, rounds)
             part = slice(done, to)
-            stop = int(np.searchsorted(marks, to, side="right"))
-            compiled: Any = learner._set
             learner._k.play(
                 *learner._compiled_state(), learner._x, C[part], played[part], rows[part], grads[part], rhs[part],
-                *compiled, done, marks[closed:], X[part] if record == "all" else X,
-                cost[closed:], viol[closed:], cert[closed:], *scratch,
+                *compiled, done, marks[closed:], X[part],
+                cost[closed:], violation[closed:], certificate[closed:], *scratch,
             )  # fmt: skip
-            done, closed = to, stop
-    if done < rounds:
-        status = "interrupted"
-    if done < rounds and closed < n and done > (marks[closed - 1] if closed else 0):
-        marks[closed], cert[closed] = done, learner.certificate().regret_upper
+            done, closed = to, int(np.searchsorted(marks, to, side="right"))
+    if done < rounds and closed < marks.size and done > (marks[closed - 1] if closed else 0):
+        marks[closed], certificate[closed] = done, learner.certificate().regret_upper
         closed += 1
     learner._after_rounds()
-    total = viol[:closed, 0] if single and viol.shape[1] == 1 else viol[:closed]
-    if viol.shape[1] == 0:
-        total = np.zeros(closed)
-    return Run(
-        x=X[:done] if record == "all" else None,
-        cost=cost[:closed],
-        violation=total,
-        certificate=cert[:closed],
-        t=marks[:closed],
-        wall_time=time.perf_counter() - began,
-        status=status,
-    )
+    return done, closed, cost, violation, certificate
+
+
+def _violations(found: Vector, *, single: bool) -> Vector:
+    """The columns of a `Run`: none where there was one constraint a round, and zeros where there was none."""
+    if found.shape[1] == 0:
+        return np.zeros(len(found))
+    return found[:, 0] if single and found.shape[1] == 1 else found
 
 
 def play(
@@ -308,7 +208,7 @@ def play(
     rounds = positive_int(rounds, "rounds", minimum=0)
     _check_pair(learner, environment)
     began = time.perf_counter()
-    book = Recorder(_marks(record, rounds), record, learner, environment, checkpoint)
+    book = Recorder(marks_of(record, rounds), record, learner, environment, checkpoint)
     saved = seen = began
     status = "complete"
     with Interruption() as asked:
@@ -399,10 +299,13 @@ def play_many(
     list of Run
         In the order of the seeds, whatever the executor.
     """
-    if isinstance(seeds, int | np.integer):
-        streams = np.random.SeedSequence(0).spawn(int(seeds))
+    positive_int(rounds, "rounds", minimum=0)
+    if isinstance(seeds, Iterable) and np.ndim(seeds) != 0:
+        given = [positive_int(s, "seeds", minimum=0) for s in seeds]
+        streams = [np.random.SeedSequence(s).spawn(1)[0] for s in given]
     else:
-        streams = [np.random.SeedSequence(int(s)).spawn(1)[0] for s in seeds]
+        count: Any = seeds
+        streams = np.random.SeedSequence(0).spawn(positive_int(count, "seeds", minimum=0))
     if executor is None:
         return [_one(make_learner, make_environment, s, rounds) for s in streams]
     waiting = [executor.submit(_one, make_learner, make_environment, s, rounds) for s in streams]

@@ -88,14 +88,15 @@ class Trained:
     steps : int
     loss : float
         Held-out cross-entropy, nats a byte.
-    seconds : float
+    wall_time : float
+        Seconds.
     state_bytes_per_parameter : float
     """
 
     optimizer: str
     steps: int
     loss: float
-    seconds: float
+    wall_time: float
     state_bytes_per_parameter: float
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,7 +116,10 @@ def _load(path: Path) -> dict[str, Any]:
 
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as err:
+    except FileNotFoundError:
+        raise
+    except Exception as err:
+        # damaged bytes run into any exception of the unpickler's
         raise InvalidInput.argument(
             "CHECKPOINT", expected="a file of torch.save with tensors only", got=f"{path}"
         ) from err
@@ -216,5 +218,5 @@ def history_fields(history: Any, optimizer: str, lr: float) -> dict[str, Any]:
         "evaluated": list(history.evaluated),
         "held_out_loss": list(history.held_out_loss),
         "accuracy": history.accuracy,
-        "seconds": history.seconds,
+        "wall_time": history.seconds,
     }

@@ -121,7 +121,7 @@ def polar_alignment(matrix: Tensor) -> float:
 def _finite_matrix(matrix: Tensor) -> Tensor:
     expected = "a finite floating-point matrix with a non-zero entry"
     given: Any = matrix
-    if not isinstance(given, Tensor) or given.ndim != 2 or not given.is_floating_point():
+    if not isinstance(given, Tensor) or given.ndim != 2 or not given.is_floating_point() or given.is_sparse:
         got = f"{given.dtype} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else given
         raise InvalidInput.argument("matrix", expected=expected, got=got)
     m = matrix.detach().to(torch.float64)

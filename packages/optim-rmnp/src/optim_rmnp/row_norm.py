@@ -44,7 +44,7 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
     arXiv 2603.20527, algorithm RMNP; the official code has `eps` as a floor, its printed algorithm as an addend.
     """
     given: Any = x
-    if not isinstance(given, Tensor) or not given.is_floating_point() or given.ndim == 0:
+    if not isinstance(given, Tensor) or not given.is_floating_point() or given.ndim == 0 or given.is_sparse:
         got = f"{given.dtype} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else given
         raise InvalidInput.argument("x", expected="a floating-point tensor of one or more dimensions", got=got)
     axis: Any = dim
@@ -60,7 +60,7 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
 def floored_norm(x: Tensor, eps: float, dim: int = -1) -> Tensor:
     """Norms along `dim` (kept), at least `eps`; NaN where a norm is not finite, so that no such row passes as 0."""
     # what the dtype cannot hold is as good a floor as the largest that it can
-    eps = min(max(eps, LEAST_EPS), torch.finfo(x.dtype).max)
+    eps = min(max(float(eps), LEAST_EPS), torch.finfo(x.dtype).max)
     norm: Tensor = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
     if x.requires_grad:
         return (norm + (norm - norm)).clamp_min(eps)

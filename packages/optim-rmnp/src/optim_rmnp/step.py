@@ -92,13 +92,16 @@ def rmnp_step(
         W <- W (1 - lr weight_decay) - (lr scale / max(||U_i||, eps)) U
     """
     given: tuple[Any, ...] = (param, grad, momentum_buffer)
-    if not all(isinstance(t, Tensor) and t.is_floating_point() for t in given):
-        expected = "three floating-point tensors"
+    if not all(isinstance(t, Tensor) and t.is_floating_point() and t.layout is torch.strided for t in given):
+        expected = "three dense floating-point tensors"
         got = ", ".join(str(getattr(t, "dtype", type(t).__name__)) for t in given)
         raise InvalidInput.argument("param, grad, momentum_buffer", expected=expected, got=got)
     if param.ndim != 2 or grad.shape != param.shape or momentum_buffer.shape != param.shape:
         got = f"{tuple(param.shape)}, {tuple(grad.shape)} and {tuple(momentum_buffer.shape)}"
         raise InvalidInput.argument("param, grad, momentum_buffer", expected="three matrices of one shape", got=got)
+    for name, tensor in (("param", param), ("momentum_buffer", momentum_buffer)):
+        if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
+            raise InvalidInput.argument(name, expected="entries of their own to write to", got="an expanded view")
     for name, value in (("lr", lr), ("weight_decay", weight_decay), ("eps", eps), ("scale", scale)):
         check_number(name, value)
     check_number("momentum", momentum, high=1.0, expected="a number in [0, 1)")

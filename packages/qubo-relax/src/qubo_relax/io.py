@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
-from lemmata_core.files import atomic_write
+from lemmata_core.files import DAMAGED, atomic_write
 from scipy import sparse
 
 from qubo_relax.constraints import LinearConstraint
@@ -103,24 +103,39 @@ def _bad(path: Path, line: int, text: str, expected: str) -> InvalidInput:
     return InvalidInput(f"{path.name}, line {line}: expected {expected}, got {text.strip()[:80]!r}")
 
 
-def _read_qubo(p: Path) -> Qubo:
-    if p.suffix == ".npz":
+def _text(p: Path) -> str:
+    try:
+        return p.read_text("utf-8-sig")
+    except UnicodeDecodeError as err:
+        raise InvalidInput(f"{p.name}: expected text in UTF-8, got {err}") from None
+
+
+def _read_npz(p: Path) -> Qubo:
+    with p.open("rb") as file:
         try:
-            with np.load(p) as z:
+            with np.load(file) as z:
                 n, i, j, v, offset = (z[name] for name in ("n", "i", "j", "v", "offset"))
             return Qubo.from_coo(int(n), i, j, v, offset=float(offset))
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as err:
+        except DAMAGED as err:
             raise InvalidInput(f"{p.name}: expected arrays n, i, j, v, offset as written by write, got {err}") from None
+
+
+def _read_qubo(p: Path) -> Qubo:
+    if p.suffix == ".npz":
+        return _read_npz(p)
     market = p.suffix == ".mtx"
     n, offset, symmetric = -1, 0.0, False
     i, j, v = [], [], []
-    for number, line in enumerate(p.read_text().splitlines(), 1):
+    for number, line in enumerate(_text(p).splitlines(), 1):
         words = line.split()
         if not words:
             continue
         if words[0] in ("c", "%") or line.startswith("%"):
             if len(words) == 3 and words[1] == "offset":
-                offset = float(words[2])
+                try:
+                    offset = float(words[2])
+                except ValueError:
+                    raise _bad(p, number, line, "a number as the offset") from None
             symmetric |= market and words[-1] == "symmetric" and line.startswith("%%")
             continue
         try:
@@ -147,7 +162,7 @@ def read_rudy(path: str | Path) -> MaxCut:
     """A graph as ``n m`` and lines ``i j weight`` counted from 1 (Gset, Biq Mac): the max-cut problem on it."""
     p = Path(path)
     n, edges = -1, []
-    for number, line in enumerate(p.read_text().splitlines(), 1):
+    for number, line in enumerate(_text(p).splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
@@ -172,7 +187,7 @@ def read_tsplib(path: str | Path) -> tuple[TSP, Floats | None]:
     head: dict[str, str] = {}
     numbers: dict[str, list[float]] = {}
     section = ""
-    for number, line in enumerate(p.read_text().splitlines(), 1):
+    for number, line in enumerate(_text(p).splitlines(), 1):
         text = line.strip()
         if not text or text == "EOF":
             continue
@@ -241,7 +256,7 @@ def read_minelib(upit: str | Path, prec: str | Path) -> OpenPit:
     """A MineLib ultimate pit: ``block value`` lines (with or without the header) and ``block n p1 .. pn`` lines."""
     values: dict[int, float] = {}
     p = Path(upit)
-    lines = p.read_text().splitlines()
+    lines = _text(p).splitlines()
     begun = not any(line.strip().startswith("OBJECTIVE_FUNCTION") for line in lines)
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -254,7 +269,7 @@ def read_minelib(upit: str | Path, prec: str | Path) -> OpenPit:
                 raise _bad(p, number, line, "'block value'") from None
     q = Path(prec)
     arcs = []
-    for number, line in enumerate(q.read_text().splitlines(), 1):
+    for number, line in enumerate(_text(q).splitlines(), 1):
         words = line.split()
         if not words:
             continue
@@ -275,7 +290,7 @@ def read_mkp(path: str | Path, number: int = 0) -> MultiKnapsack:
     """
     p = Path(path)
     try:
-        words = [float(w) for w in p.read_text().split()]
+        words = [float(w) for w in _text(p).split()]
         n, m = int(words[0]), int(words[1])
         if len(words) == 3 + n + n * m + m:
             words = [1.0, *words]
@@ -285,7 +300,7 @@ def read_mkp(path: str | Path, number: int = 0) -> MultiKnapsack:
         n, m = int(words[at]), int(words[at + 1])
         a = np.array(words[at + 3 : at + 3 + n + n * m + m])
         return MultiKnapsack(a[:n], a[n : n + n * m].reshape(m, n), a[n + n * m :])
-    except (ValueError, IndexError) as err:
+    except (ValueError, IndexError, OverflowError) as err:
         raise InvalidInput(f"{p.name}: expected OR-Library's multi-dimensional knapsack, got {err}") from None
 
 
@@ -293,12 +308,12 @@ def read_facility(path: str | Path) -> FacilityLocation:
     """A warehouse location file of OR-Library (cap*), capacities ignored: the uncapacitated problem."""
     p = Path(path)
     try:
-        words = [float(w) for w in p.read_text().split()]
+        words = [float(w) for w in _text(p).split()]
         m, c = int(words[0]), int(words[1])
         opening = words[3 : 2 + 2 * m : 2]
         rest = np.array(words[2 + 2 * m : 2 + 2 * m + c * (m + 1)]).reshape(c, m + 1)
         return FacilityLocation(rest[:, 1:], opening)
-    except (ValueError, IndexError) as err:
+    except (ValueError, IndexError, OverflowError) as err:
         raise InvalidInput(f"{p.name}: expected OR-Library's warehouse location, got {err}") from None
 
 
@@ -343,16 +358,15 @@ def read_constraints(path: str | Path) -> list[LinearConstraint]:
     """Rows from a CSV file: a column a variable, the sense, the right side; a header line may come first."""
     p = Path(path)
     rows = []
-    with p.open(newline="") as file:
-        for number, cells in enumerate(csv.reader(file), 1):
-            header = number == 1 and len(cells) > 2 and cells[-2].strip() not in ("<=", ">=", "==")
-            if not cells or header:
-                continue
-            try:
-                a = [float(c or 0) for c in cells[:-2]]
-                rows.append(LinearConstraint(a, cells[-2].strip(), float(cells[-1]), f"line {number}"))
-            except (ValueError, IndexError):
-                raise _bad(p, number, ",".join(cells), "coefficients, sense, right side") from None
+    for number, cells in enumerate(csv.reader(io.StringIO(_text(p), newline="")), 1):
+        header = number == 1 and len(cells) > 2 and cells[-2].strip() not in ("<=", ">=", "==")
+        if not cells or header:
+            continue
+        try:
+            a = [float(c or 0) for c in cells[:-2]]
+            rows.append(LinearConstraint(a, cells[-2].strip(), float(cells[-1]), f"line {number}"))
+        except (ValueError, IndexError):
+            raise _bad(p, number, ",".join(cells), "coefficients, sense, right side") from None
     if not rows:
         raise InvalidInput(f"{p.name}: expected at least one row of coefficients, sense, right side, got none")
     return rows

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
+from lemmata_core.check import in_range
 from scipy import sparse
 
 from qubo_relax import blocks as bl
@@ -131,7 +132,7 @@ def repair(model: Any, constraints: Sequence[LinearConstraint], *, margin: float
             pairs[row.sense].append((int(row.index[0]), int(row.index[1])))
         else:
             left.append(row)
-    step = 1e-3 * float(np.max(np.abs(qubo.linear), initial=0.0)) if margin is None else margin
+    step = 1e-3 * float(np.max(np.abs(qubo.linear), initial=0.0)) if margin is None else in_range(margin, "margin", 0.0)
     step = step or 1e-3
     c, S, offset, raised = qubo.linear.copy(), sparse.lil_array(qubo.quadratic), qubo.offset, 0
     negative = np.asarray(qubo.quadratic.minimum(0).sum(axis=1)).ravel()

@@ -58,7 +58,7 @@ class FairStiefel(Stiefel):
 
     def __init__(self, n: int, k: int, C: Any, *, retraction: str = "polar", rng: Any = None) -> None:
         check.one_of(retraction, "retraction", ("polar", "qr"))
-        check.positive_int(k, "k", maximum=n)
+        check.positive_int(k, "k", maximum=check.positive_int(n, "n"))
         super().__init__(n, k, retraction=retraction)
         self._project, rank = _projector(C, n, k)
         self._rng = generator(rng)
@@ -112,7 +112,7 @@ class FairGrassmann(Grassmann):
     """
 
     def __init__(self, n: int, k: int, C: Any, *, rng: Any = None) -> None:
-        check.positive_int(k, "k", maximum=n)
+        check.positive_int(k, "k", maximum=check.positive_int(n, "n"))
         super().__init__(n, k)
         self._project, rank = _projector(C, n, k)
         self._rng = generator(rng)

@@ -132,6 +132,7 @@ def fairness_path(
     W = read_affinity(affinity)
     table = read_groups(groups, W.d.size, missing="ignore")
     random = generator(rng)
+    n_clusters = check.positive_int(n_clusters, "n_clusters")
     problem = prepare(W, table, n_clusters, constraint, 0.0, "n_clusters")
     op = problem.op
     if op.space.rank == 0:

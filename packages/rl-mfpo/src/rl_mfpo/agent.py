@@ -21,8 +21,8 @@ from rl_mfpo.config import MFPOConfig
 from rl_mfpo.environments import EnvLike, registered_id, vector_env
 from rl_mfpo.learner import MFPOLearner
 from rl_mfpo.loggers import CSVLogger, Logger
-from rl_mfpo.spaces import Spaces, as_float32
-from rl_mfpo.streams import Streams
+from rl_mfpo.spaces import Spaces
+from rl_mfpo.streams import Streams, checked_seed
 from rl_mfpo.training import Training
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class MFPO:
             raise InvalidInput.argument("config", expected="an MFPOConfig or the name of a preset", got=config)
         self.config = base.override(**overrides) if overrides else base
         self.device = _device(device)
-        self.seed = _seed(seed)
+        self.seed = checked_seed(seed)
         self.vectorization = one_of(vectorization, "vectorization", ("sync", "async"))
         self._replay_path, self._replay_bytes = replay_path, replay_bytes
         self.collector: Collector | None = None
@@ -275,18 +275,8 @@ class MFPO:
         state : object
             As given.
         """
-        try:
-            obs = np.asarray(observation)
-        except ValueError as err:
-            raise InvalidInput.argument("observation", expected="an array", got=f"uneven rows ({err})") from err
-        if obs.dtype != np.float32:
-            obs = as_float32(obs)
-        if obs.shape[-1:] != (self.spaces.obs_dim,) or obs.ndim > 2:
-            expected = f"shape ({self.spaces.obs_dim},) or (n, {self.spaces.obs_dim})"
-            raise InvalidInput.argument("observation", expected=expected, got=f"shape {obs.shape}")
+        obs = self.spaces.observations(observation)
         single = obs.ndim == 1
-        if not obs.flags.writeable:
-            obs = obs.copy()
         rows = torch.from_numpy(obs[None] if single else obs).to(self.device)
         policy, draw = self.learner.policy, self.random.predict
         # The result leaves as an array: nothing of what is computed may be wanted for a gradient.
@@ -402,9 +392,3 @@ def _device(device: str | torch.device) -> torch.device:
             "device", expected='"auto" or a device that torch has here', got=f"{device!r}"
         ) from err
     return made
-
-
-def _seed(seed: int | None) -> int:
-    if seed is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    return positive_int(seed, "seed", minimum=0)

@@ -152,7 +152,7 @@ class ReplayBuffer:
         """
         if self.total == 0:
             raise InvalidInput("sample: the buffer holds no transition yet")
-        index = torch.from_numpy(rng.integers(0, len(self), size=batch_size))
+        index = torch.from_numpy(rng.integers(0, len(self), size=positive_int(batch_size, "batch_size")))
         # Tensors that torch allocates are aligned the same in every process: sums over them are the same to the bit.
         rows = self._tensor.index_select(0, index).to(device)
         o, a = self.obs_dim, self.action_dim

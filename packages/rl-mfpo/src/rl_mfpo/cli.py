@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from lemmata_core import InvalidInput
 from lemmata_core.cli import FAILED, JsonOption, emit, fail
 from lemmata_core.cli import app as make_app
 from lemmata_core.progress import Progress
+
+if TYPE_CHECKING:
+    from rl_mfpo.agent import MFPO
+    from rl_mfpo.callbacks import Callback
 
 app = make_app("rl-mfpo", "Mean-flow policies for continuous control: train, evaluate, export.")
 
@@ -55,32 +59,17 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train a policy; its curve, checkpoints and the policy go to a folder. After Ctrl-C, --resume goes on exactly."""
-    from rl_mfpo.agent import MFPO
-    from rl_mfpo.callbacks import Callback, CheckpointCallback, EvalCallback
-    from rl_mfpo.config import MFPOConfig
     from rl_mfpo.errors import TrainingDiverged
-    from rl_mfpo.evaluation import evaluate
-    from rl_mfpo.loggers import TensorBoardLogger
 
     folder = resume or log_dir or Path("runs") / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', env)}-{seed}"
     if resume is not None:
         agent = _resume(resume, env, device)
         log_interval = log_interval or json.loads((folder / "run.json").read_text(encoding="utf-8"))["log_interval"]
     else:
-        if not overwrite and (folder / "checkpoint").is_dir() and any((folder / "checkpoint").iterdir()):
-            got = f"{folder}, which holds one: --resume {folder} goes on with it, --overwrite begins anew"
-            raise InvalidInput.argument("log_dir", expected="a folder without a run", got=got)
-        config = MFPOConfig.preset(preset).override(**parse_settings(settings or []))
-        agent = MFPO(env, config=config, seed=seed, device=device, n_envs=n_envs, vectorization=vectorization)
         log_interval = log_interval or max(1, min(1000, steps // 50))
-        folder.mkdir(parents=True, exist_ok=True)
-        run = {"env": env, "seed": seed, "log_interval": log_interval, "config": config.to_dict()}
-        (folder / "run.json").write_text(json.dumps(run, indent=2), encoding="utf-8")
-    callbacks: list[Callback] = [CheckpointCallback(checkpoint_every, folder / "checkpoint", keep=1)]
-    if eval_every:
-        callbacks.append(EvalCallback(env, eval_every, episodes, folder / "best.mfpo"))
-    if tensorboard:
-        callbacks.append(TensorBoardLogger(folder / "tensorboard"))
+        options = {"seed": seed, "device": device, "n_envs": n_envs, "vectorization": vectorization}
+        agent = _begin(folder, env, preset, settings or [], options, log_interval, overwrite=overwrite)
+    callbacks = _callbacks(folder, env, checkpoint_every, eval_every, episodes, tensorboard=tensorboard)
     try:
         agent.learn(until=steps, callback=callbacks, log_interval=log_interval, log_dir=folder, progress_bar=True)
     except TrainingDiverged as err:
@@ -90,6 +79,51 @@ def train(
         raise
     if steps:
         agent.save_checkpoint(folder / "checkpoint")
+    _finish(agent, folder, env, episodes, as_json=as_json)
+
+
+def _begin(
+    folder: Path,
+    env: str,
+    preset: str,
+    settings: list[str],
+    options: dict[str, Any],
+    log_interval: int,
+    *,
+    overwrite: bool,
+) -> MFPO:
+    from rl_mfpo.agent import MFPO
+    from rl_mfpo.config import MFPOConfig
+
+    if not overwrite and (folder / "checkpoint").is_dir() and any((folder / "checkpoint").iterdir()):
+        got = f"{folder}, which holds one: --resume {folder} goes on with it, --overwrite begins anew"
+        raise InvalidInput.argument("log_dir", expected="a folder without a run", got=got)
+    config = MFPOConfig.preset(preset).override(**parse_settings(settings))
+    agent = MFPO(env, config=config, **options)
+    folder.mkdir(parents=True, exist_ok=True)
+    run = {"env": env, "seed": options["seed"], "log_interval": log_interval, "config": config.to_dict()}
+    (folder / "run.json").write_text(json.dumps(run, indent=2), encoding="utf-8")
+    return agent
+
+
+def _callbacks(
+    folder: Path, env: str, checkpoint_every: int, eval_every: int, episodes: int, *, tensorboard: bool
+) -> list[Callback]:
+    from rl_mfpo.callbacks import CheckpointCallback, EvalCallback
+    from rl_mfpo.loggers import TensorBoardLogger
+
+    callbacks: list[Callback] = [CheckpointCallback(checkpoint_every, folder / "checkpoint", keep=1)]
+    if eval_every:
+        callbacks.append(EvalCallback(env, eval_every, episodes, folder / "best.mfpo"))
+    if tensorboard:
+        callbacks.append(TensorBoardLogger(folder / "tensorboard"))
+    return callbacks
+
+
+def _finish(agent: MFPO, folder: Path, env: str, episodes: int, *, as_json: bool) -> None:
+    """Keep the policy, evaluate it, and print what came of the run."""
+    from rl_mfpo.evaluation import evaluate
+
     agent.save(folder / "policy.mfpo")
     with Progress().task("evaluation", episodes) as task:
         result = evaluate(agent, env, episodes, progress=task)
@@ -100,13 +134,13 @@ def train(
         "return_mean": result.mean,
         "return_std": result.std,
         "episodes": result.n_episodes,
-        "seconds": agent.seconds,
+        "wall_time": agent.seconds,
         "policy": str(folder / "policy.mfpo"),
     }
     emit(summary, as_json=as_json)
 
 
-def _resume(folder: Path, env: str, device: str) -> Any:
+def _resume(folder: Path, env: str, device: str) -> MFPO:
     from rl_mfpo.agent import MFPO
 
     place = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder

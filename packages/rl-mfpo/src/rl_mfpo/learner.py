@@ -113,7 +113,7 @@ class MFPOLearner:
             raise InvalidInput.argument("entropy_estimator", expected=expected, got="change_of_variables")
         self.device = torch.device(device)
         keep_freed_memory()
-        root = np.random.default_rng(seed)
+        root = np.random.default_rng(None if seed is None else positive_int(seed, "seed", minimum=0))
         if generator is not None and seed is None:
             drawn = torch.randint(2**62, (), generator=generator, device=generator.device)
             root = np.random.default_rng(int(drawn))
@@ -184,11 +184,14 @@ class MFPOLearner:
         return dict(metrics)
 
     def _check(self, batch: Batch) -> None:
-        n = len(batch.obs)
+        first: Any = batch.obs
+        n = len(first) if isinstance(first, Tensor) and first.ndim else 0
         shapes = [(n, self.obs_dim), (n, self.act_dim), (n,), (n, self.obs_dim), (n,)]
         for name, tensor, shape in zip(Batch._fields, batch, shapes):
-            if tuple(tensor.shape) != shape or tensor.dtype != torch.float32 or n == 0:
-                got = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+            given: Any = tensor
+            dense = isinstance(given, Tensor) and given.layout is torch.strided
+            if not dense or tuple(tensor.shape) != shape or tensor.dtype != torch.float32 or n == 0:
+                got = f"{tensor.dtype} of shape {tuple(tensor.shape)}" if dense else type(given).__name__
                 raise InvalidInput.argument(f"batch.{name}", expected=f"torch.float32 of shape {shape}", got=got)
 
     def _step(self, name: str, loss: Tensor, metrics: dict[str, float]) -> None:

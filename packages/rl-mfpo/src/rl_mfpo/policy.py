@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -15,8 +13,9 @@ from torch import Tensor, nn
 from rl_mfpo.config import MFPOConfig
 from rl_mfpo.deployed import DeployedPolicy
 from rl_mfpo.functional.flow import gaussian_log_density
+from rl_mfpo.jumps import by_determinants, carry
 from rl_mfpo.networks.critic import TwinCritic
-from rl_mfpo.networks.meanflow import MeanFlowNet, StepConstants
+from rl_mfpo.networks.meanflow import MeanFlowNet
 from rl_mfpo.networks.mlp import CHUNK, run_blocks
 
 
@@ -77,6 +76,7 @@ class MeanFlowPolicy(nn.Module):
         self, obs_dim: int, act_dim: int, config: MFPOConfig, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
+        obs_dim, act_dim = positive_int(obs_dim, "obs_dim"), positive_int(act_dim, "act_dim")
         self.obs_dim, self.act_dim, self.config = obs_dim, act_dim, config
         self.instantaneous = False
         hidden = config.hidden_sizes
@@ -110,15 +110,15 @@ class MeanFlowPolicy(nn.Module):
         if n == 1:
             # One state: its part of the first layer is a bias, as the time's is.
             biases = [torch.addmm(c.times, obs.expand(steps, -1), c.obs_weight).unbind() for c in parts]
-            x, total = _carry(noise[0], parts, biases, [None] * len(parts), k)
+            x, total = carry(noise[0], parts, biases, [None] * len(parts), k)
             return self._finish(x.view(noise.shape), total, noise, steps)
         biases, states = [c.times.unbind() for c in parts], [obs @ c.obs_weight for c in parts]
         size = max(1, CHUNK // k)
         if n <= size:
-            x, total = _carry(noise.flatten(0, 1), parts, biases, states, k)
+            x, total = carry(noise.flatten(0, 1), parts, biases, states, k)
             return self._finish(x.view(noise.shape), total, noise, steps)
         pieces = [
-            _carry(noise[i : i + size].flatten(0, 1), parts, biases, [s[i : i + size] for s in states], k)
+            carry(noise[i : i + size].flatten(0, 1), parts, biases, [s[i : i + size] for s in states], k)
             for i in range(0, n, size)
         ]
         end = torch.cat([x for x, _ in pieces]).view(noise.shape)
@@ -162,21 +162,7 @@ class MeanFlowPolicy(nn.Module):
         negative : Tensor of bool, shape (N,)
             Where the product of the determinants is negative: the map folds.
         """
-        n, dim = noise.shape
-        net = self.velocity_net
-        constants = net.constants(steps, instantaneous=self.instantaneous)
-        state = obs @ constants.obs_weight
-        # The first layer's tangent of the unit vector e_a is column a of its weight, whatever the row.
-        unit = constants.x_weight.unsqueeze(1).expand(dim, n, -1)
-        eye = torch.eye(dim, device=noise.device, dtype=noise.dtype)
-        x, log_prob, sign = noise, gaussian_log_density(noise), torch.ones_like(noise[:, 0])
-        for step in range(steps):
-            first = (x @ constants.x_weight).add_(state).add_(constants.times[step])
-            y, dy = net.mlp.dual_tail(first, unit)
-            sign_i, log_det = torch.linalg.slogdet(eye - dy.permute(1, 2, 0) / steps)
-            log_prob, sign = log_prob - log_det.clamp_min(math.log(1e-37)), sign * sign_i
-            x = x - y / steps
-        return x, log_prob, sign < 0
+        return by_determinants(self.velocity_net, obs, noise, steps, instantaneous=self.instantaneous)
 
     def sample(
         self,
@@ -378,7 +364,7 @@ class MeanFlowPolicy(nn.Module):
     def _observations(self, obs: Any) -> tuple[Tensor, bool]:
         obs = self._tensor(obs, "obs")
         shape = obs.shape
-        if len(shape) not in (1, 2) or shape[-1] != self.obs_dim:
+        if len(shape) not in (1, 2) or shape[-1] != self.obs_dim or shape[0] == 0:
             expected = f"shape (B, {self.obs_dim}) or ({self.obs_dim},)"
             raise InvalidInput.argument("obs", expected=expected, got=f"shape {tuple(shape)}")
         return (obs.unsqueeze(0), True) if len(shape) == 1 else (obs, False)
@@ -401,38 +387,15 @@ class MeanFlowPolicy(nn.Module):
         """A float32 tensor on the policy's device; what is one already comes back as it is."""
         device = cast("Tensor", self._buffers["noise_bank"]).device  # quicker than the attribute
         if not isinstance(given, Tensor):
-            values = np.asarray(given)
+            try:
+                values = np.asarray(given)
+            except (TypeError, ValueError) as err:
+                raise InvalidInput.argument(name, expected="an array of real numbers", got=str(err)) from err
             if values.dtype.kind not in "biuf":
                 raise InvalidInput.argument(name, expected="an array of real numbers", got=f"dtype {values.dtype}")
             # A copy: torch warns of arrays that cannot be written to.
             return torch.from_numpy(values.astype(np.float32)).to(device)
+        if given.layout is not torch.strided or given.is_complex():
+            got = f"{given.dtype}, {given.layout}"
+            raise InvalidInput.argument(name, expected="a dense tensor of real numbers", got=got)
         return given if given.dtype is torch.float32 and given.device == device else given.to(device, torch.float32)
-
-
-def _carry(
-    x: Tensor,
-    parts: list[StepConstants],
-    biases: list[tuple[Tensor, ...]],
-    states: Sequence[Tensor | None],
-    k: int,
-) -> tuple[Tensor, Tensor | None]:
-    """Take all steps with rows x, k a state; also sum the divergences where their network is the second part."""
-    total = None
-    steps = len(biases[0])
-    for step in range(steps):
-        if len(parts) == 2:
-            value = _evaluate(parts[1], biases[1][step], states[1], x, k)
-            total = value if total is None else total.add_(value)
-        x = torch.sub(x, _evaluate(parts[0], biases[0][step], states[0], x, k), alpha=1 / steps)
-    return x, total
-
-
-def _evaluate(constants: StepConstants, bias: Tensor, state: Tensor | None, x: Tensor, k: int) -> Tensor:
-    """The network at the rows x, k a state, with the first layer put together from its parts."""
-    h = torch.addmm(bias, x, constants.x_weight)
-    if state is not None:
-        if k == 1:
-            h.add_(state)
-        else:
-            h.view(len(state), k, -1).add_(state.unsqueeze(1))
-    return run_blocks(h, constants.blocks)

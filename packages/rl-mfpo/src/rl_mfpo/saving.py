@@ -7,6 +7,8 @@ import os
 import platform
 import warnings
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -124,7 +126,10 @@ def read_agent(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         ) from err
     if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != VERSION:
         raise InvalidInput.argument("path", expected=f"{expected} (version {VERSION})", got=f"{path}, something else")
-    return json.loads(content["meta"]), content
+    try:
+        return json.loads(content["meta"]), content
+    except (KeyError, TypeError, ValueError) as err:
+        raise InvalidInput.argument("path", expected=expected, got=f"{path} (damaged: {err!r})") from err
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -150,7 +155,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "seed": meta["seed"],
         "transitions": meta["counters"]["num_timesteps"],
         "replay_rows": rows,
-        "seconds": meta["counters"]["seconds"],
+        "wall_time": meta["counters"]["seconds"],
         "last_return_mean": float(np.mean(last)) if last else None,
         "observation_dim": meta["obs_dim"],
         "action_low": meta["action"]["low"],
@@ -163,11 +168,25 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 def load_agent(cls: type[A], path: str | os.PathLike[str], env: EnvLike | None, device: Any) -> A:
     """See `MFPO.load`."""
     meta, content = read_agent(path)
-    agent = _blank(cls, meta, device)
+    with _damage_named(path):
+        agent = _blank(cls, meta, device)
     if env is not None:
         agent.set_env(env)
-    _apply(agent, content, meta)
+    with _damage_named(path):
+        _apply(agent, content, meta)
     return agent
+
+
+@contextmanager
+def _damage_named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What a file lacks or holds in another form, as `InvalidInput`."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as err:
+        got = f"{path} (damaged: {err!r:.200})"
+        raise InvalidInput.argument("path", expected="a file that MFPO.save wrote", got=got) from err
 
 
 def save_checkpoint(agent: MFPO, path: str | os.PathLike[str], keep: int) -> None:

@@ -90,6 +90,26 @@ class Spaces:
         """
         return cls(check_observation_space(env.single_observation_space), check_action_space(env.single_action_space))
 
+    def observations(self, observation: Any) -> NDArray[np.float32]:
+        """What a user hands over as one observation (O,) or several (n, O), as float32.
+
+        Raises
+        ------
+        InvalidInput
+            For another shape, and what holds no real numbers.
+        """
+        try:
+            obs = np.asarray(observation)
+        except ValueError as err:
+            raise InvalidInput.argument("observation", expected="an array", got=f"uneven rows ({err})") from err
+        if obs.dtype != np.float32:
+            obs = as_float32(obs)
+        if obs.shape[-1:] != (self.obs_dim,) or obs.ndim > 2:
+            expected = f"shape ({self.obs_dim},) or (n, {self.obs_dim})"
+            raise InvalidInput.argument("observation", expected=expected, got=f"shape {obs.shape}")
+        # torch warns of arrays that cannot be written to.
+        return obs if obs.flags.writeable else obs.copy()
+
     def require_same(self, other: Spaces) -> None:
         """Raise `InvalidInput` unless a policy for these spaces acts in `other` too."""
         if self.obs_dim != other.obs_dim:

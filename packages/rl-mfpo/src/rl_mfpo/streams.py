@@ -6,10 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from lemmata_core.check import positive_int
 from lemmata_core.rng import torch_generator
 
 if TYPE_CHECKING:
     import torch
+
+
+def checked_seed(seed: int | None) -> int:
+    """`seed`, or a fresh one.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    return positive_int(seed, "seed", minimum=0)
 
 
 @dataclass

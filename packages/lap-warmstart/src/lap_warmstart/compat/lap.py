@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from lemmata_core import InvalidInput
+from lemmata_core.check import array, positive_int
 from numpy.typing import ArrayLike, NDArray
 
 from lap_warmstart.problem import gate_of, numeric
@@ -74,11 +75,15 @@ def lapmod(
     del fast, fp_version
     from scipy.sparse import csr_array
 
-    try:
-        graph = csr_array((np.asarray(cc, dtype=np.float64), np.asarray(kk), np.asarray(ii)), shape=(n, n))
-        graph.check_format(full_check=True)
-    except (ValueError, TypeError) as err:
-        raise InvalidInput.argument("cc, ii, kk", expected=f"a CSR matrix with {n} rows", got=str(err)) from err
+    n = positive_int(n, "n", minimum=0)
+    costs = array(cc, "cc", ndim=1, finite=False)
+    columns = array(kk, "kk", ndim=1, dtype=np.int64, shape=costs.shape)
+    starts = array(ii, "ii", ndim=1, dtype=np.int64, shape=(n + 1,))
+    if starts[0] != 0 or starts[-1] != costs.size or (np.diff(starts) < 0).any():
+        raise InvalidInput.argument("ii", expected=f"row starts that grow from 0 to {costs.size}", got=str(starts))
+    if columns.size and not 0 <= columns.min() <= columns.max() < n:
+        raise InvalidInput.argument("kk", expected=f"columns from 0 to {n - 1}", got=str(columns))
+    graph = csr_array((costs, columns, starts), shape=(n, n))
     return _answer(solve(graph), return_cost)
 
 

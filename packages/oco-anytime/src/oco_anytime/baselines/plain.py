@@ -10,7 +10,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.check import array
 
 from oco_anytime.certificate import Certificate
-from oco_anytime.domains.base import Domain, vector
+from oco_anytime.domains.base import Domain, checked_domain, vector, within
 from oco_anytime.interface import Learner, reading_state, state_head, state_numbers
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from oco_anytime.domains.base import Vector
+
+
+#: of a number that comes in, so that no square and no product with a queue overflows
+_LARGEST = 1e100
 
 
 class QueueLearner(Learner):
@@ -33,9 +37,7 @@ class QueueLearner(Learner):
     _start_queue = 0.0
 
     def __init__(self, domain: Domain, *, x0: ArrayLike | None = None) -> None:
-        if not isinstance(domain, Domain):
-            raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
-        self.domain = domain
+        self.domain = domain = checked_domain(domain)
         x = domain.project(domain.center()) if x0 is None else vector(x0, "x0", domain.dim)
         if not domain.contains(x, 1e-9):
             raise InvalidInput.argument("x0", expected="a point of the domain", got=str(x))
@@ -55,8 +57,8 @@ class QueueLearner(Learner):
 
     def update(self, cost_grad: ArrayLike, violation: ArrayLike = 0.0, violation_grad: ArrayLike | None = None) -> Self:
         """Take in the round; see `AnytimeCOCO.update`. Signed violations with their gradients are used where given."""
-        c = vector(cost_grad, "cost_grad", self.domain.dim)
-        values = vector(np.atleast_1d(array(violation, "violation")), "violation")
+        c = within(vector(cost_grad, "cost_grad", self.domain.dim), "cost_grad", _LARGEST)
+        values = within(vector(np.atleast_1d(array(violation, "violation")), "violation"), "violation", _LARGEST)
         v, a = 0.0, np.zeros(self.domain.dim)
         if values.size:
             i = int(np.argmax(values))
@@ -70,7 +72,7 @@ class QueueLearner(Learner):
                         expected=f"shape ({values.size}, {self.domain.dim})",
                         got=f"shape {rows.shape}",
                     )
-                a = vector(rows[i], "violation_grad", self.domain.dim)
+                a = within(vector(rows[i], "violation_grad", self.domain.dim), "violation_grad", _LARGEST)
             elif v > 0.0:
                 raise InvalidInput.argument(
                     "violation_grad", expected="a subgradient, since the violation is positive", got="None"

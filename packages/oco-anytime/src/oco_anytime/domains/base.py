@@ -32,6 +32,13 @@ class Compiled(NamedTuple):
     total: float
 
 
+def checked_domain(domain: Any) -> Domain:
+    """`domain`, or `InvalidInput` if it is none."""
+    if not isinstance(domain, Domain):
+        raise InvalidInput.argument("domain", expected="a domain of oco_anytime.domains", got=type(domain).__name__)
+    return domain
+
+
 def vector(x: ArrayLike, name: str, dim: int | None = None, *, finite: bool = True) -> Vector:
     """`x` as a contiguous float64 vector, or `InvalidInput` naming it."""
     if (
@@ -44,6 +51,14 @@ def vector(x: ArrayLike, name: str, dim: int | None = None, *, finite: bool = Tr
     ):
         return x
     return contiguous(array(x, name, ndim=1, shape=(dim,), finite=finite))
+
+
+def within(x: Vector, name: str, largest: float) -> Vector:
+    """`x`, or `InvalidInput` where a finite number in it is beyond `largest`, lest what is computed overflows."""
+    high = max(float(x.max()), -float(x.min())) if x.size else 0.0
+    if high > largest:
+        raise InvalidInput.argument(name, expected=f"numbers up to {largest:g} in magnitude", got=f"{high:g}")
+    return x
 
 
 def contiguous(x: Vector) -> Vector:

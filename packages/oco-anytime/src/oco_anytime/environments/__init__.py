@@ -26,7 +26,7 @@ __all__ = [
     "Stream",
 ]
 
-#: What the command line calls them: ``BY_NAME[name](rounds=T, seed=seed)``.
+#: What the command line calls them: ``BY_NAME[name](rounds=T, rng=seed)``.
 BY_NAME: dict[str, Callable[..., Any]] = {
     **{name: partial(Stream, name) for name in STREAMS},
     "abilene": partial(OnlineShortestPath, "abilene"),

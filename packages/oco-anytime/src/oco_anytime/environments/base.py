@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from lemmata_core import InvalidInput
+from lemmata_core.check import array, positive_int
 
 if TYPE_CHECKING:
     from oco_anytime.domains.base import Domain, Vector
@@ -87,7 +88,19 @@ class LinearEnvironment(Environment):
     comparator: Vector | None = None
 
     def __init__(self, domain: Domain, costs: Vector, A: Vector | None = None, b: Vector | None = None) -> None:
-        self.domain, self.costs, self.A, self.b = domain, costs, A, b
+        self.domain, self.costs, self.A, self.b = domain, array(costs, "costs", ndim=2, shape=(None, domain.dim)), A, b
+        if A is None and b is not None:
+            raise InvalidInput.argument("A", expected="rows for b", got="None")
+        if A is not None:
+            self.A = rows = array(A, "A", ndim=(2, 3))
+            if len(rows) != len(self.costs) or rows.shape[-1] != domain.dim:
+                expected = f"shape ({len(self.costs)}, {domain.dim}) or ({len(self.costs)}, m, {domain.dim})"
+                raise InvalidInput.argument("A", expected=expected, got=f"shape {rows.shape}")
+            given = array(0.0 if b is None else b, "b")
+            if given.shape not in ((), rows.shape[:-1]):
+                expected = f"a number or shape {rows.shape[:-1]}"
+                raise InvalidInput.argument("b", expected=expected, got=f"shape {given.shape}")
+            self.b = np.broadcast_to(given, rows.shape[:-1])
 
     def round(self, t: int, x: Vector) -> Outcome:
         """Round t (from 0) at the decision x."""
@@ -100,9 +113,9 @@ class LinearEnvironment(Environment):
 
     def linear(self, rounds: int) -> tuple[Vector, Vector | None, Vector | None]:
         """The first `rounds` rounds as arrays."""
-        if rounds > self.costs.shape[0]:
+        if positive_int(rounds, "rounds", minimum=0) > self.costs.shape[0]:
             raise InvalidInput.argument(
                 "rounds", expected=f"at most {self.costs.shape[0]}, the stream's length", got=rounds
             )
         rows = None if self.A is None else self.A[:rounds]
-        return self.costs[:rounds], rows, None if self.b is None else np.asarray(self.b)[:rounds]
+        return self.costs[:rounds], rows, None if self.b is None else self.b[:rounds]

@@ -31,7 +31,7 @@ class SafeControl(Environment):
     bound : float
     effort : float
         r.
-    seed : int, SeedSequence or Generator
+    rng : int, SeedSequence or Generator
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class SafeControl(Environment):
         rho: float = 0.8,
         bound: float = 1.2,
         effort: float = 0.5,
-        seed: Any = 0,
+        rng: Any = 0,
     ) -> None:
         rounds, self.memory = positive_int(rounds, "rounds", minimum=0), positive_int(memory, "memory")
         self.rho = in_range(rho, "rho", 0.0, 1.0, low_open=True, high_open=True)
         self.bound = in_range(bound, "bound", 0.0, low_open=True)
         self.effort = in_range(effort, "effort", 0.0)
-        rng = generator(seed)
+        rng = generator(rng)
         n = rounds + 3 * self.memory + 1
         noise = np.zeros(n)
         for t in range(1, n):

@@ -30,11 +30,11 @@ class FairRegression(Environment):
     window : int
     radius : float
         Of the ball of coefficients (with an intercept).
-    seed : int, SeedSequence or Generator
+    rng : int, SeedSequence or Generator
     """
 
     def __init__(
-        self, rounds: int = 2000, tol: float = 0.05, window: int = 100, radius: float = 2.0, seed: Any = 0
+        self, rounds: int = 2000, tol: float = 0.05, window: int = 100, radius: float = 2.0, rng: Any = 0
     ) -> None:
         rounds = positive_int(rounds, "rounds", minimum=0)
         self.tol = in_range(tol, "tol", 0.0)
@@ -49,7 +49,7 @@ class FairRegression(Environment):
         X = np.delete(X, 1, axis=1)
         X = X / X.std(axis=0) / np.sqrt(X.shape[1])
         y = (y - y.mean()) / y.std()
-        rng = generator(seed)
+        rng = generator(rng)
         repeats = -(-(rounds + self.window) // y.size)
         order = np.concatenate([rng.permutation(y.size) for _ in range(repeats)])[: rounds + self.window]
         self._X = np.column_stack([X, np.full(y.size, 1.0)])[order]

@@ -25,13 +25,13 @@ class AdPacing(LinearEnvironment):
         Campaigns.
     allowance : float
         Mean spend allowed a round, as a share of what full intensity would spend.
-    seed : int, SeedSequence or Generator
+    rng : int, SeedSequence or Generator
     """
 
-    def __init__(self, rounds: int = 5000, d: int = 10, allowance: float = 0.3, seed: Any = 0) -> None:
+    def __init__(self, rounds: int = 5000, d: int = 10, allowance: float = 0.3, rng: Any = 0) -> None:
         rounds, d = positive_int(rounds, "rounds", minimum=0), positive_int(d, "d")
         share = in_range(allowance, "allowance", 0.0, 1.0, low_open=True)
-        rng = generator(seed)
+        rng = generator(rng)
         day = 1.0 + 0.5 * np.sin(2 * np.pi * np.arange(rounds)[:, None] / 288)
         price = rng.lognormal(0.0, 0.3, d)
         quality = price * rng.lognormal(0.0, 0.2, d)
@@ -54,12 +54,12 @@ class ResourceAllocation(LinearEnvironment):
         Servers.
     m : int
         Resources.
-    seed : int, SeedSequence or Generator
+    rng : int, SeedSequence or Generator
     """
 
-    def __init__(self, rounds: int = 5000, d: int = 8, m: int = 3, seed: Any = 0) -> None:
+    def __init__(self, rounds: int = 5000, d: int = 8, m: int = 3, rng: Any = 0) -> None:
         rounds, d, m = positive_int(rounds, "rounds", minimum=0), positive_int(d, "d", minimum=2), positive_int(m, "m")
-        rng = generator(seed)
+        rng = generator(rng)
         domain = CappedSimplex(d, 1.0, min(1.0, 3.0 / d))
         safe = domain.project(1.0 / d + 0.2 * rng.standard_normal(d) / d)
         usage = rng.lognormal(0.0, 0.3, (rounds, m, d)) * rng.lognormal(0.0, 0.4, (m, d))

@@ -37,7 +37,7 @@ class PortfolioRisk(Environment):
         In per cent a day.
     window : int
         Days, at least 20.
-    seed : int, SeedSequence or Generator
+    rng : int, SeedSequence or Generator
         Of the synthetic source.
 
     Attributes
@@ -57,7 +57,7 @@ class PortfolioRisk(Environment):
         risk: str = "volatility",
         limit: float = 1.0,
         window: int = 60,
-        seed: Any = 0,
+        rng: Any = 0,
     ) -> None:
         one_of(source, "source", ("skfolio", "synthetic"))
         self.risk = one_of(risk, "risk", ("volatility", "cvar", "turnover"))
@@ -68,7 +68,7 @@ class PortfolioRisk(Environment):
         if source == "skfolio":
             returns, self.names, days = _skfolio()
         else:
-            returns, self.names, days = _synthetic((rounds or 2000) + self.window, generator(seed)), [], None
+            returns, self.names, days = _synthetic((rounds or 2000) + self.window, generator(rng)), [], None
         most = returns.shape[0] - self.window
         self.rounds = most if rounds is None else rounds
         if self.rounds > most:

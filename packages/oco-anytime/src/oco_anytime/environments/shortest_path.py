@@ -34,7 +34,7 @@ class OnlineShortestPath(LinearEnvironment):
         The Internet2 backbone of 2004-2007 (11 nodes, 28 arcs) or the NSFNET backbone of 1991 (14 nodes, 42 arcs).
     rounds : int
         T.
-    seed : int, SeedSequence or Generator
+    rng : int, SeedSequence or Generator
 
     Attributes
     ----------
@@ -43,10 +43,10 @@ class OnlineShortestPath(LinearEnvironment):
         Arc indices of the hidden path; `comparator` is its flow.
     """
 
-    def __init__(self, network: str = "abilene", rounds: int = 5000, seed: Any = 0) -> None:
+    def __init__(self, network: str = "abilene", rounds: int = 5000, rng: Any = 0) -> None:
         one_of(network, "network", tuple(_ENDS))
         rounds = positive_int(rounds, "rounds", minimum=0)
-        rng = generator(seed)
+        rng = generator(rng)
         text = resources.files("oco_anytime").joinpath(f"data/{network}.json").read_text("utf-8")
         data = json.loads(text)
         self.network, self.cities = network, [name for name, _, _ in data["nodes"]]

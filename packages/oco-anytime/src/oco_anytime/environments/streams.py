@@ -32,7 +32,7 @@ class Stream(LinearEnvironment):
         T, the length of the stream.
     d : int
         Dimension.
-    seed : int, SeedSequence or Generator
+    rng : int, SeedSequence or Generator
 
     Attributes
     ----------
@@ -42,10 +42,10 @@ class Stream(LinearEnvironment):
         G: a bound of all gradients.
     """
 
-    def __init__(self, name: str, rounds: int, d: int = 2, seed: Any = 0) -> None:
+    def __init__(self, name: str, rounds: int, d: int = 2, rng: Any = 0) -> None:
         one_of(name, "name", STREAMS)
         rounds, d = positive_int(rounds, "rounds", minimum=0), positive_int(d, "d")
-        rng = generator(seed)
+        rng = generator(rng)
         n = rng.standard_normal(d)
         n /= np.linalg.norm(n)
         u = 0.5 * n

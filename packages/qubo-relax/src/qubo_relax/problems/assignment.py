@@ -13,7 +13,7 @@ from scipy import sparse
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
-from qubo_relax.problems.base import Problem, numbers, wide_range_warning
+from qubo_relax.problems.base import Problem, entries, numbers, wide_range_warning
 from qubo_relax.problems.tsp import line_rows
 from qubo_relax.terms import FactoredQubo, KroneckerTerm, LowRankTerm
 
@@ -124,7 +124,7 @@ class _Assignment(Problem):
         return grid.argmax(axis=1) if self.n else np.zeros(0, dtype=np.int64)
 
     def _permutation(self, solution: Any) -> Ints:
-        p = np.asarray(solution)
+        p = entries(solution)
         if not self.is_feasible(p):
             raise InvalidInput.argument("solution", expected=f"a permutation of 0..{self.n - 1}", got=solution)
         return p.astype(np.int64)
@@ -141,7 +141,10 @@ class _Assignment(Problem):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether it is a permutation."""
-        p = np.asarray(solution)
+        try:
+            p = entries(solution)
+        except InvalidInput:
+            return False
         return p.shape == (self.n,) and bool(np.array_equal(np.sort(p), np.arange(self.n)))
 
     def start(self) -> Ints:

@@ -175,12 +175,13 @@ class Problem(ABC):
     def _formulation(self, name: str | None) -> str:
         if name is None:
             return self.default
-        if name not in self.formulations:
+        given: Any = name
+        if not isinstance(given, str) or given not in self.formulations:
             raise InvalidInput.argument("formulation", expected=f"one of {', '.join(self.formulations)}", got=name)
         return name
 
     def _point(self, x: ArrayLike, size: int) -> NDArray[np.bool_]:
-        p = np.asarray(x)
+        p = check.array(x, "x", dtype=None)
         if p.shape != (size,) or not np.isin(p, (0, 1)).all():
             raise InvalidInput.argument("x", expected=f"a binary point of length {size}", got=f"shape {p.shape}")
         return p.astype(bool)
@@ -214,9 +215,14 @@ def numbers(x: Any, name: str, *, ndim: int = 1, shape: tuple[int, ...] | None =
     return a
 
 
+def entries(solution: Any) -> NDArray[Any]:
+    """A solution as an array of numbers, copied only if need be."""
+    return check.array(solution, "solution", dtype=None)
+
+
 def mask(solution: Any, n: int) -> NDArray[np.bool_]:
     """A solution that names a subset: a copy as bool of shape (n,), from bools or from zeros and ones."""
-    s = np.asarray(solution)
+    s = entries(solution)
     if s.shape != (n,) or s.dtype.kind not in "biuf" or not np.isin(s, (0, 1)).all():
         raise InvalidInput.argument("solution", expected=f"{n} zeros and ones", got=solution)
     return s.astype(bool)
@@ -224,7 +230,7 @@ def mask(solution: Any, n: int) -> NDArray[np.bool_]:
 
 def choices(solution: Any, n: int, low: int, high: int) -> NDArray[np.int64]:
     """A solution that names one of ``low..high`` for each of n things, as int of shape (n,)."""
-    s = np.asarray(solution)
+    s = entries(solution)
     whole = s.shape == (n,) and s.dtype.kind in "biuf" and bool((s == np.rint(s)).all())
     if not whole or (n and (s.min() < low or s.max() > high)):
         raise InvalidInput.argument("solution", expected=f"{n} whole numbers in {low}..{high}", got=solution)

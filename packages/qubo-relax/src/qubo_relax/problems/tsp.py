@@ -13,7 +13,7 @@ from scipy import sparse
 
 from qubo_relax import blocks as bl
 from qubo_relax.constraints import LinearConstraint
-from qubo_relax.problems.base import Problem, numbers, wide_range_warning
+from qubo_relax.problems.base import Problem, entries, numbers, wide_range_warning
 from qubo_relax.terms import FactoredQubo, KroneckerTerm, LowRankTerm
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class TSP(Problem):
         return x.ravel()
 
     def _tour(self, solution: Any) -> Ints:
-        tour = np.asarray(solution)
+        tour = entries(solution)
         if tour.shape != (self.n,) or not np.array_equal(np.sort(tour), np.arange(self.n)):
             raise InvalidInput.argument("solution", expected=f"a permutation of 0..{self.n - 1}", got=solution)
         return tour.astype(np.int64)
@@ -178,8 +178,10 @@ class TSP(Problem):
 
     def is_feasible(self, solution: Any) -> bool:
         """Whether it is a permutation of the cities."""
-        tour = np.asarray(solution)
-        return tour.shape == (self.n,) and bool(np.array_equal(np.sort(tour), np.arange(self.n)))
+        try:
+            return bool(self._tour(solution).shape == (self.n,))
+        except InvalidInput:
+            return False
 
     def start(self) -> Ints:
         """The cities in their order."""

@@ -20,8 +20,8 @@ def floats(x: Any, name: str, shape: str = "(..., A)", *, min_ndim: int = 1) -> 
     expected = f"a floating-point tensor of shape {shape}"
     if not isinstance(x, Tensor):
         raise InvalidInput.argument(name, expected=expected, got=type(x).__name__)
-    if not x.is_floating_point():
-        raise InvalidInput.argument(name, expected=expected, got=f"dtype {x.dtype}")
+    if not x.is_floating_point() or x.layout is not torch.strided:
+        raise InvalidInput.argument(name, expected=f"a dense {expected[2:]}", got=f"{x.dtype}, {x.layout}")
     if x.dim() < min_ndim:
         raise InvalidInput.argument(name, expected=expected, got=f"shape {tuple(x.shape)}")
     return x
@@ -37,6 +37,8 @@ def like(x: Any, name: str, other: Tensor, shape: tuple[int, ...]) -> Tensor:
     wanted = f"a tensor of shape {tuple(shape)}, {other.dtype} on {other.device}"
     if not isinstance(x, Tensor):
         raise InvalidInput.argument(name, expected=wanted, got=type(x).__name__)
+    if x.layout is not torch.strided:
+        raise InvalidInput.argument(name, expected=wanted, got=str(x.layout))
     if x.shape != shape or x.dtype != other.dtype or x.device != other.device:
         raise InvalidInput.argument(name, expected=wanted, got=f"shape {tuple(x.shape)}, {x.dtype} on {x.device}")
     return x

@@ -43,8 +43,8 @@ def _along(f: Field, x: Tensor, r: Tensor, t: Tensor, velocity: Tensor) -> Tenso
     _prepare_forward_mode()
     with torch.no_grad(), forward_ad.dual_level():
         moving = (
-            forward_ad.make_dual(x.detach(), velocity.detach()),
-            forward_ad.make_dual(t.detach(), torch.ones_like(t)),
+            forward_ad.make_dual(x.detach().contiguous(), velocity.detach()),
+            forward_ad.make_dual(t.detach().contiguous(), torch.ones_like(t)),
         )
         value, derivative = forward_ad.unpack_dual(f(moving[0], r.detach(), moving[1]))
         return torch.zeros_like(value) if derivative is None else derivative.clone()
