@@ -112,8 +112,8 @@ def summary(result: Any, player: Any, kernels: float) -> dict[str, Any]:
         "regret_upper": None if np.isnan(upper) else upper,
         "violated_rounds": c.violated_rounds,
         "status": c.status if result.status == "complete" else result.status,
-        "seconds": result.wall_time - kernels,
-        "kernel_seconds": kernels,
+        "wall_time": result.wall_time - kernels,
+        "kernel_time": kernels,
     }
 
 
