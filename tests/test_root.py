@@ -101,6 +101,13 @@ def test_a_distribution_has_the_common_form(member):
     assert (member.folder / "README.md").is_file()
 
 
+@pytest.mark.parametrize("member", MEMBERS.values(), ids=lambda m: m.name)
+def test_a_distribution_names_the_pythons_that_the_workflow_tries(member):
+    matrix = re.search(r"^ +python: \[(.+)\]$", read(".github/workflows/tests.yml"), re.MULTILINE)
+    tried = [f"Programming Language :: Python :: {version}" for version in re.findall(r"3\.\d+", matrix[1])]
+    assert [c for c in member.data["project"]["classifiers"] if ":: Python :: 3." in c] == tried
+
+
 @pytest.mark.parametrize("member", PACKAGES, ids=lambda m: m.name)
 def test_a_package_offers_its_command_and_its_claims(member):
     project = member.data["project"]

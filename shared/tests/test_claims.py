@@ -5,6 +5,7 @@ import sys
 from importlib import metadata
 
 import lemmata_core
+import numpy as np
 import pytest
 from lemmata_core import Claim, Evidence, Outcome, Scale, Series, Table, Verdict, discover
 
@@ -46,6 +47,20 @@ def test_verdicts_have_three_outcomes():
     assert [str(s) for s in Scale] == ["smoke", "laptop", "full"]
     with pytest.raises(dataclasses.FrozenInstanceError):
         Verdict.holds("r").reason = "other"
+
+
+@pytest.mark.parametrize(
+    ("ok", "asked", "expected"),
+    [
+        (True, "", Verdict.holds("3 %")),
+        (True, "1 %", Verdict.holds("3 %")),
+        (False, "", Verdict.does_not_hold("3 %")),
+        (False, "1 %", Verdict.does_not_hold("3 % (asked: 1 %)")),
+        (np.bool_(False), "", Verdict.does_not_hold("3 %")),
+    ],
+)
+def test_a_condition_gives_one_verdict_or_the_other(ok, asked, expected):
+    assert Verdict.of(ok, "3 %", asked=asked) == expected
 
 
 class Point:

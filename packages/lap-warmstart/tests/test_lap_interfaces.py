@@ -79,6 +79,9 @@ def test_ragged_batches_and_their_errors():
     with pytest.raises(InvalidInput, match=r"NaN at \(2, 3\)"):
         solve_batch(stack)
     assert solve_batch(np.empty((0, 3, 3))) == []
+    across = np.asfortranarray(rng.random((3, 4, 4)))
+    across.flags.writeable = False
+    assert [r.objective for r in solve_batch(across)] == [solve(c).objective for c in across]
     assert [r.n_unmatched_rows for r in solve_batch(stack[:1], unmatched_cost=-1.0)] == [4]
 
 

@@ -58,6 +58,23 @@ class Verdict:
         """The claim cannot be tested here; the reason says what is missing."""
         return cls(Outcome.NOT_TESTABLE, reason)
 
+    @classmethod
+    def of(cls, ok: bool, reason: str, *, asked: str = "") -> Self:
+        """Judge by a condition: `holds` if it is met, else `does_not_hold`, for the same reason.
+
+        Parameters
+        ----------
+        ok : bool
+            Whether the claim holds.
+        reason : str
+            The figures that say so.
+        asked : str
+            What would have been enough, where the reason does not say; added if the claim does not hold.
+        """
+        if ok:
+            return cls.holds(reason)
+        return cls.does_not_hold(f"{reason} (asked: {asked})" if asked else reason)
+
 
 @dataclass(frozen=True)
 class Context:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,7 +18,12 @@ from typer.core import TyperGroup
 from lemmata_core.errors import InvalidInput
 from lemmata_core.plain import plain
 
-__all__ = ["JsonOption", "app", "emit", "fail"]
+__all__ = ["BAD_INPUT", "FAILED", "INTERRUPTED", "JsonOption", "app", "emit", "fail"]
+
+# Exit codes of every command line; what a command's own answers add (refuted, no feasible sample) begins at 3.
+FAILED = 1  # the work was done and its answer is no, or it met a defect of ours
+BAD_INPUT = 2  # nothing was done: words, values or files that cannot be used
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -54,10 +60,10 @@ class _Group(TyperGroup):
             if not standalone_mode:
                 raise
             print("error: interrupted", file=sys.stderr)  # noqa: T201
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
         if not standalone_mode:
             return code
-        if code == 130:
+        if code == INTERRUPTED:
             print("error: interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -82,24 +88,26 @@ def _report(err: Exception, *, debug: bool) -> NoReturn:
     if isinstance(err, BrokenPipeError):
         # The reader of our output has gone: nothing is left to say, and the interpreter must not say it either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        sys.exit(FAILED)
     if debug:
         traceback.print_exception(err)
     if type(err).__name__ == "NoArgsIsHelpError" and hasattr(err, "show"):
         err.show()
-        sys.exit(2)
+        sys.exit(BAD_INPUT)
     if isinstance(err, typer.Abort):
-        message, code = "interrupted", 130
+        message, code = "interrupted", INTERRUPTED
     elif hasattr(err, "format_message"):
-        message, code = str(err.format_message()), int(getattr(err, "exit_code", 2))
+        message, code = str(err.format_message()), int(getattr(err, "exit_code", BAD_INPUT))
     elif isinstance(err, InvalidInput):
-        message, code = str(err), 2
+        message, code = str(err), BAD_INPUT
     elif isinstance(err, OSError):
         place = f"{err.filename}: " if err.filename else ""
-        message, code = f"{place}{err.strerror or err}", 2
+        message, code = f"{place}{err.strerror or err}", BAD_INPUT
     else:
-        message, code = f"{type(err).__name__}: {err} (a defect of ours; --debug prints the traceback)", 1
-    print("error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+        message, code = f"{type(err).__name__}: {err} (a defect of ours; --debug prints the traceback)", FAILED
+    # typer 0.20 to 0.25 adds what may have been meant to a message to which click has added it already.
+    line = re.sub(r"( Did you mean .+\?)\1$", r"\1", " ".join(message.split()))
+    print(f"error: {line}", file=sys.stderr)  # noqa: T201
     sys.exit(code)
 
 
@@ -144,7 +152,7 @@ def app(name: str, help: str) -> typer.Typer:  # noqa: A002 - the field's word
     return made
 
 
-def fail(message: str, code: int = 2) -> NoReturn:
+def fail(message: str, code: int = BAD_INPUT) -> NoReturn:
     """Print ``error: message`` on stderr and end with `code`."""
     typer.echo("error: " + " ".join(message.split()), err=True)
     raise typer.Exit(code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from lemmata_core import Claim, InvalidInput, Outcome, Scale
-from lemmata_core.cli import JsonOption, app, emit
+from lemmata_core.cli import FAILED, INTERRUPTED, JsonOption, app, emit
 
 if TYPE_CHECKING:
     from lemmata_core.progress import Progress
@@ -62,7 +62,7 @@ def reproduce(
     _closing(finished, page, settings)
     failed = bool(chosen.broken) or any(r.verdict == results.ERROR for r in finished)
     rejected = strict and any(r.verdict == Outcome.DOES_NOT_HOLD for r in finished)
-    raise typer.Exit(1 if failed or rejected else 0)
+    raise typer.Exit(FAILED if failed or rejected else 0)
 
 
 def _normal(name: str) -> str:
@@ -105,7 +105,7 @@ def _run(chosen: Plan, settings: Settings, progress: Progress) -> list[Result]:
                 f"the same command{' without --fresh' if settings.fresh else ''} goes on from there",
                 err=True,
             )
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def _row(width: int, claim: str, verdict: str, seconds: str, finding: str) -> Text:
@@ -183,7 +183,7 @@ def report(
     for line in found:
         typer.echo(line)
     typer.echo(f"{len(found)} differences" if found else "equal but for times")
-    raise typer.Exit(1 if found else 0)
+    raise typer.Exit(FAILED if found else 0)
 
 
 @command.command("list")
@@ -244,7 +244,7 @@ def lock(
         missing = locking.missing_pins(root)
         for pin in missing:
             typer.echo(f"not pinned: {pin}")
-        raise typer.Exit(1 if missing else 0)
+        raise typer.Exit(FAILED if missing else 0)
     if name is not None and not upgrade:
         raise InvalidInput("NAME: expected with --upgrade only, got it without")
     for line in locking.lock(root, upgrade=upgrade, name=name):

@@ -108,7 +108,7 @@ def accept_complete(evidence: Evidence) -> Verdict:
     reason = (
         f"largest error {worst:.1e} over {evidence.values['paths']:.0f} pairs of degrees and outputs (accepted: 1e-11)"
     )
-    return Verdict.holds(reason) if worst <= 1e-11 else Verdict.does_not_hold(reason)
+    return Verdict.of(worst <= 1e-11, reason)
 
 
 def run_gaunt(ctx: Context) -> Evidence:
@@ -171,7 +171,7 @@ def accept_gaunt(evidence: Evidence) -> Verdict:
         f"{v['triple_product_error']:.1e}, from scalar signals {v['triple_product_scalar']:.1e}"
     )
     holds = v["odd"] <= 1e-13 and v["even"] > 0.1 and v["triple_product_error"] <= 1e-12
-    return Verdict.holds(reason) if holds and v["triple_product_scalar"] <= 1e-13 else Verdict.does_not_hold(reason)
+    return Verdict.of(holds and v["triple_product_scalar"] <= 1e-13, reason)
 
 
 def _triple(values: Iterable[Any]) -> tuple[int, int, int]:
@@ -213,11 +213,7 @@ def accept_general(evidence: Evidence) -> Verdict:
         f"largest error {worst:.1e} (accepted: 1e-12); {evidence.values['nonzero_odd']:.0f} of the products "
         f"are odd and not zero"
     )
-    return (
-        Verdict.holds(reason)
-        if worst <= 1e-12 and evidence.values["nonzero_odd"] > 0
-        else Verdict.does_not_hold(reason)
-    )
+    return Verdict.of(worst <= 1e-12 and evidence.values["nonzero_odd"] > 0, reason)
 
 
 def run_vectors(ctx: Context) -> Evidence:
@@ -244,11 +240,7 @@ def accept_vectors(evidence: Evidence) -> Verdict:
     reason = (
         f"{v['missed']:.0f} of {v['triples']:.0f} odd triples missed; without an offset {v['control_missed']:.0f} are"
     )
-    return (
-        Verdict.holds(reason)
-        if v["missed"] == 0 and v["control_missed"] == v["triples"]
-        else Verdict.does_not_hold(reason)
-    )
+    return Verdict.of(v["missed"] == 0 and v["control_missed"] == v["triples"], reason)
 
 
 def closed_form_errors(l1: int, lmax: int) -> tuple[float, float]:
@@ -292,7 +284,7 @@ def accept_closed_form(evidence: Evidence) -> Verdict:
         f"relative error {evidence.values['odd']:.1e} (bracket), {evidence.values['even']:.1e} (product); "
         f"accepted: 1e-11"
     )
-    return Verdict.holds(reason) if worst <= 1e-11 else Verdict.does_not_hold(reason)
+    return Verdict.of(worst <= 1e-11, reason)
 
 
 CLAIMS: tuple[Claim, ...] = (

@@ -162,7 +162,7 @@ def accept_scaling_time(evidence: Evidence) -> Verdict:
             f"degrees to {v['largest L']:.0f} are too small to speak of growth; measured: {evidence.headline}"
         )
     reason = f"signal product grows with exponent {v['exponent signal']:.2f} (accepted: 4.3)"
-    return Verdict.holds(reason) if v["exponent signal"] <= 4.3 else Verdict.does_not_hold(reason)
+    return Verdict.of(v["exponent signal"] <= 4.3, reason)
 
 
 def run_crossover(ctx: Context) -> Evidence:
@@ -231,7 +231,7 @@ def accept_mimo(evidence: Evidence) -> Verdict:
     """Accept an exponent of 3.2 at most."""
     v = evidence.values
     reason = f"exponent {v['exponent']:.2f} [{v['low']:.2f}, {v['high']:.2f}] (accepted: 3.2)"
-    return Verdict.holds(reason) if v["exponent"] <= 3.2 else Verdict.does_not_hold(reason)
+    return Verdict.of(v["exponent"] <= 3.2, reason)
 
 
 SPEED_CLAIMS: tuple[Claim, ...] = (

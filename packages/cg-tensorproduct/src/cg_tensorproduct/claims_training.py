@@ -62,7 +62,7 @@ def accept_tetris(evidence: Evidence) -> Verdict:
         f"{v['even output']:.1g}"
     )
     holds = v["complete"] == 1 and v["even"] == 0.75 and v["even output"] == 0
-    return Verdict.holds(reason) if holds else Verdict.does_not_hold(reason)
+    return Verdict.of(holds, reason)
 
 
 def handedness(name: str, seed: int, steps: int) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def accept_handedness(evidence: Evidence) -> Verdict:
     )
     tells = v["complete mean"] >= 80 and v["complete worst"] >= 70 and v["signal both"] >= 70
     blind = all(abs(v[key] - 50) < 1e-9 for key in ("even", "even 0e", "signal scalar"))
-    return Verdict.holds(reason) if tells and blind else Verdict.does_not_hold(reason)
+    return Verdict.of(tells and blind, reason)
 
 
 def peer_product(in1: str, in2: str, out: str, instructions: list[Any], **options: Any) -> torch.nn.Module:
@@ -206,7 +206,7 @@ def accept_forces(evidence: Evidence) -> Verdict:
     )
     holds = v["step ratio"] <= 0.85 and v["curve difference"] <= 1e-4 and v["left alone"] == 0
     good = v["force MAE"] <= min(0.6 * v["pair potential MAE"], 0.4 * v["zero force MAE"])
-    return Verdict.holds(reason) if holds and good else Verdict.does_not_hold(reason)
+    return Verdict.of(holds and good, reason)
 
 
 TRAINING_CLAIMS: tuple[Claim, ...] = (

@@ -41,6 +41,7 @@ class Means:
 
 def run_identity(ctx: Context) -> Evidence:
     """Test (M - f)^2 = (M - E f)^2 + Var f in the mean, for four predictors and at every k."""
+    from icl_theory.training import uninterrupted
     from icl_theory.uniform import UniformAttention, fit_least_squares
 
     smoke = ctx.scale is Scale.SMOKE
@@ -50,7 +51,7 @@ def run_identity(ctx: Context) -> Evidence:
     if smoke:
         _fit_readout(trained, family, length, seed_of(ctx))
     else:
-        fit_least_squares(trained, family, steps=500, batch=64, length=length, rng=seed_of(ctx))
+        uninterrupted(fit_least_squares(trained, family, steps=500, batch=64, length=length, rng=seed_of(ctx)))
     models: dict[str, Predictor] = {
         "exact Bayes": Means(family),
         "ridge with three times the noise": Means(LinearGaussian(2, 1.5)),
@@ -137,7 +138,7 @@ def accept_identity(e: Evidence) -> Verdict:
         f"residual is "
         f"{v['exact_residual']:g}"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- B4
@@ -230,7 +231,7 @@ def accept_shift(e: Evidence) -> Verdict:
         f"of which the "
         f"theorem says nothing, goes from {v['variance_source']:.4f} to {v['variance_target']:.4f} (exactly 0 and 1/4)"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- B5
@@ -266,7 +267,7 @@ def accept_pooling(e: Evidence) -> Verdict:
     """Accept differences up to 1e-6."""
     v = e.values
     reason = f"from softmax attention {v['from_softmax']:.1e}, under permutation {v['under_permutation']:.1e}"
-    return Verdict.holds(reason) if max(v.values()) <= 1e-6 else Verdict.does_not_hold(reason)
+    return Verdict.of(max(v.values()) <= 1e-6, reason)
 
 
 CLAIMS_BAYES: tuple[Claim, ...] = (

@@ -96,7 +96,7 @@ def accept_separated(e: Evidence) -> Verdict:
         f"is at most "
         f"{v['largest_variance_over_bound']:.3f} of the bound, k = 1 .. 128. For nested types see b3-nested"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 def run_nested(ctx: Context) -> Evidence:
@@ -144,7 +144,7 @@ def accept_nested(e: Evidence) -> Verdict:
         f"{v['exp_r2']:.3f} for the exponential; the drift falls from {v['drift_1']:.4f} at the first step to "
         f"{v['drift_32']:.4f} at the 32nd, so no D > 0 serves"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 CLAIMS_FORGETTING: tuple[Claim, ...] = (

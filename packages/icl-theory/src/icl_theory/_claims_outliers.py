@@ -109,7 +109,7 @@ def accept_robustness(e: Evidence) -> Verdict:
         f"of the vote beyond 3 standard errors; Mamba at most {v['mamba_above_floor']:.4f} above the floor up to "
         f"alpha = 0.8; linear attention reaches error 1/2 at alpha = {v['linear_flip_crossing']:.3f}"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- A3 and A4
@@ -121,13 +121,13 @@ def probe_cell(cell: dict[str, Any]) -> dict[str, Any]:
     from icl_theory.patterns import PatternBank, tasks_all
     from icl_theory.probes import probe_attention, probe_gates
     from icl_theory.prompts import TEST_MIX, PromptSpec
-    from icl_theory.training import train
+    from icl_theory.training import train, uninterrupted
 
     bank, seed = PatternBank(rng=cell["seed"]), cell["seed"]
     tasks, spec = tasks_all(6), PromptSpec()
     model, done, trail = MambaICL(bank.d, rng=seed), 0, []
     for i, steps in enumerate(cell["at"]):
-        train(model, bank, tasks, spec, steps=steps - done, rng=seed + i)
+        uninterrupted(train(model, bank, tasks, spec, steps=steps - done, rng=seed + i))
         done = steps
         rows = probe_attention(model, bank, tasks, spec, n=cell["n"], rng=seed).rows
         trail.append([float(row[1]) for row in rows])  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def accept_attention(e: Evidence) -> Verdict:
         f"{v['same_end']:.1f} at "
         f"the end; on the other pattern {v['other_end']:.1f}"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 def run_gates(ctx: Context) -> Evidence:
@@ -236,7 +236,7 @@ def accept_gates(e: Evidence) -> Verdict:
         f"mixed ones at kappa_a / L (at kappa_a only {v['ratio_mixed_narrow']:.2f}); slope {v['slope']:.3f} "
         f"against -log 2, R2 {v['r2']:.3f}"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 # --- A5
@@ -307,7 +307,7 @@ def accept_training_share(e: Evidence) -> Verdict:
         f"{max(0.0, -v['least_step']):.2f}; linear attention tolerates at most {v['most_linear']:.2f} however it "
         f"is trained"
     )
-    return Verdict.holds(reason) if ok else Verdict.does_not_hold(reason)
+    return Verdict.of(ok, reason)
 
 
 CLAIMS_TRAINED: tuple[Claim, ...] = (

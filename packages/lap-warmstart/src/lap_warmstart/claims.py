@@ -12,26 +12,22 @@ PAPER = "arXiv 2605.09382"
 LARGE = frozenset({Scale.LAPTOP, Scale.FULL})
 
 
-def _verdict(holds: bool, reason: str) -> Verdict:
-    return Verdict.holds(reason) if holds else Verdict.does_not_hold(reason)
-
-
 def accept_feasible(e: Evidence) -> Verdict:
     """Hold if no constraint is violated by more than rounding: 1e-12 of the largest number in it."""
     worst = e.values["worst"]
-    return _verdict(worst <= 1e-12, f"worst violation {worst:.1e} of max(1, |C|, |u|); at most 1e-12 allowed")
+    return Verdict.of(worst <= 1e-12, f"worst violation {worst:.1e} of max(1, |C|, |u|); at most 1e-12 allowed")
 
 
 def accept_exact(e: Evidence) -> Verdict:
     """Hold if every instance is optimal with a certificate."""
     failures, count = int(e.values["failures"]), int(e.values["instances"])
-    return _verdict(failures == 0, f"{count - failures} of {count} instances optimal and certified")
+    return Verdict.of(failures == 0, f"{count - failures} of {count} instances optimal and certified")
 
 
 def accept_effort(e: Evidence) -> Verdict:
     """Hold if the network needs at most 0.45 of the classical row scans on each family."""
     worst = e.values["worst"]
-    return _verdict(worst <= 0.45, f"at most {worst:.2f} of the classical row scans; 0.45 needed on every family")
+    return Verdict.of(worst <= 0.45, f"at most {worst:.2f} of the classical row scans; 0.45 needed on every family")
 
 
 def accept_synthetic(e: Evidence) -> Verdict:
@@ -51,7 +47,7 @@ def accept_transport(e: Evidence) -> Verdict:
 
 def _speedup(e: Evidence, needed: float) -> Verdict:
     v = e.values
-    return _verdict(
+    return Verdict.of(
         v["classical"] >= needed,
         f"{v['classical']:.2f}x of the classical method ({needed}x needed); {v['budgeted']:.2f}x of the budgeted one, "
         f"{v['scipy']:.2f}x of SciPy and {v['core']:.2f}x of our own cold core method",
@@ -60,7 +56,7 @@ def _speedup(e: Evidence, needed: float) -> Verdict:
 
 def accept_memory(e: Evidence) -> Verdict:
     """Hold if the fitted exponent is at most 1.15."""
-    return _verdict(e.values["exponent"] <= 1.15, f"exponent {e.values['exponent']:.2f}, at most 1.15 needed")
+    return Verdict.of(e.values["exponent"] <= 1.15, f"exponent {e.values['exponent']:.2f}, at most 1.15 needed")
 
 
 def accept_overhead(e: Evidence) -> Verdict:
@@ -68,21 +64,21 @@ def accept_overhead(e: Evidence) -> Verdict:
     v = e.values
     falls, large = v["last"] < v["first"], v["n"] >= 16384
     reason = f"share {v['first']:.0%} at the smallest size, {v['last']:.0%} at n = {v['n']:.0f} (dense method)"
-    return _verdict(falls and (not large or v["last"] <= 0.07), reason)
+    return Verdict.of(falls and (not large or v["last"] <= 0.07), reason)
 
 
 def accept_fallback(e: Evidence) -> Verdict:
     """Hold if useless predictions cost at most 1.3 times the cold start."""
     v = e.values
     reason = f"bound rule {v['bound']:.2f}x, density rule {v['density']:.2f}x of the cold time; 1.3x allowed (bound)"
-    return _verdict(v["bound"] <= 1.3, reason)
+    return Verdict.of(v["bound"] <= 1.3, reason)
 
 
 def accept_stability(e: Evidence) -> Verdict:
     """Hold if the network's run times vary less than the classical ones."""
     v = e.values
     reason = f"coefficient of variation {v['classical']:.0%} (classical) against {v['network']:.0%} (network)"
-    return _verdict(v["network"] < v["classical"], reason)
+    return Verdict.of(v["network"] < v["classical"], reason)
 
 
 def accept_ablation(e: Evidence) -> Verdict:
@@ -90,13 +86,13 @@ def accept_ablation(e: Evidence) -> Verdict:
     worse = [name for name, ratio in e.values.items() if ratio <= 1.0]
     listed = ", ".join(f"{name} {ratio:.1f}x" for name, ratio in e.values.items())
     reason = f"row scans against the network's: {listed}" + (f"; not worse: {', '.join(worse)}" if worse else "")
-    return _verdict(not worse, reason)
+    return Verdict.of(not worse, reason)
 
 
 def accept_zero_shot(e: Evidence) -> Verdict:
     """Hold if on unseen families at most 0.7 of the classical row scans are needed."""
     worst = e.values["worst"]
-    return _verdict(worst <= 0.7, f"at most {worst:.2f} of the classical row scans on unseen families; 0.7 needed")
+    return Verdict.of(worst <= 0.7, f"at most {worst:.2f} of the classical row scans on unseen families; 0.7 needed")
 
 
 def _claim(

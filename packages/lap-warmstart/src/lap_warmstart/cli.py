@@ -47,7 +47,7 @@ def read_cost(path: Path) -> Any:
         if kind == ".mtx":
             from scipy.io import mmread
 
-            return mmread(path)
+            return mmread(path, spmatrix=False)
     except InvalidInput:
         raise
     except UNREADABLE as err:

@@ -10,10 +10,6 @@ from oco_anytime import claims_static as static
 _PAPER = "arXiv 2510.22579"
 
 
-def _verdict(good: bool, text: str) -> Verdict:
-    return Verdict.holds(text) if good else Verdict.does_not_hold(text)
-
-
 def _anytime_ccv(e: Evidence) -> Verdict:
     v = e.values
     text = f"CCV_t is at most {v['worst_share']:.3f} of 4GD sqrt t log(t+2)"
@@ -23,13 +19,13 @@ def _anytime_ccv(e: Evidence) -> Verdict:
         text += f"; its exponent on [T/10, T] is at most {v['largest_exponent']:.2f} (accepted: 0.65)"
     else:
         text += "; the exponent is judged at larger scales only"
-    return _verdict(good, text)
+    return Verdict.of(good, text)
 
 
 def _anytime_regret(e: Evidence) -> Verdict:
     v = e.values
     good = v["worst_share"] <= 1.0 and v["excess"] <= 1e-9 and v["signs_low"] >= 0.2 and v["signs_high"] <= 1.5
-    return _verdict(
+    return Verdict.of(
         good,
         f"regret is at most {v['worst_share']:.3f} of 2GD(sqrt t + 1) and exceeds its certificate by {v['excess']:.1e} "
         f"at most; on random signs |regret|/sqrt t lies in [{v['signs_low']:.2f}, {v['signs_high']:.2f}] "
@@ -40,7 +36,7 @@ def _anytime_regret(e: Evidence) -> Verdict:
 def _no_horizon(e: Evidence) -> Verdict:
     v = e.values
     good = v["fixed_ratio"] >= 4.0 and v["doubling_ratio"] >= 4.0
-    return _verdict(
+    return Verdict.of(
         good,
         f"against paper mode, the fixed horizon has {v['fixed_ratio']:.1f}x the CCV at T/10 and doubling "
         f"{v['doubling_ratio']:.1f}x at T (accepted: 4 each)",
@@ -49,7 +45,7 @@ def _no_horizon(e: Evidence) -> Verdict:
 
 def _budgeted(e: Evidence) -> Verdict:
     v = e.values
-    return _verdict(
+    return Verdict.of(
         v["smallest_ratio"] >= 10.0 and v["largest_share"] <= 1.0,
         f"at least {v['smallest_ratio']:.1f}x less CCV than paper mode (accepted: 10); certified regret at most "
         f"{v['largest_share']:.2f} of B_t",
@@ -58,7 +54,7 @@ def _budgeted(e: Evidence) -> Verdict:
 
 def _clean_bounds(e: Evidence) -> Verdict:
     v = e.values
-    return _verdict(
+    return Verdict.of(
         v["regret_share"] <= 1.0 and v["ccv_share"] <= 1.0,
         f"regret at most {v['regret_share']:.3f} and CCV at most {v['ccv_share']:.3f} of their bounds; for the CCV "
         "this is trivial below 10^6 rounds, where the bound exceeds the largest violation possible",
@@ -76,7 +72,7 @@ def _dynamic_regret(e: Evidence) -> Verdict:
     v = e.values
     ratio = max(v["worst_ratio_unknown"], v["worst_ratio_observed"])
     good = v["worst_regret"] <= 2.0 and v["worst_certificate"] <= 12.0 and v["certified"] == 1.0 and ratio <= 0.8
-    return _verdict(
+    return Verdict.of(
         good,
         f"regret at most {v['worst_regret']:.2f} (accepted: 2) and the certificate with an observed path at most "
         f"{v['worst_certificate']:.1f} (accepted: 12) in units of sqrt(T(1+P)); against a single learner from 16 "
@@ -90,7 +86,7 @@ def _dynamic_ccv(e: Evidence) -> Verdict:
     text = f"CCV at most {v['worst_share']:.3f} of 4GD sqrt(T(1+P))"
     ratios = {s: v[f"worst_ratio_{s}"] for s in moving.PURSUITS if f"worst_ratio_{s}" in v}
     if not ratios:
-        return _verdict(v["worst_share"] <= 1.0, text + "; many shifts are tried at larger scales only")
+        return Verdict.of(v["worst_share"] <= 1.0, text + "; many shifts are tried at larger scales only")
     listed = " and ".join(f"{r:.2f} ({s})" for s, r in ratios.items())
     text += f"; against a single learner from 64 shifts on at most {listed} (accepted: below 1 on both streams)"
     for s, ratio in ratios.items():
@@ -101,14 +97,14 @@ def _dynamic_ccv(e: Evidence) -> Verdict:
                 f"small steps that it stays on the safe side, at {v[f'least_regret_ratio_{s}']:.1f} to "
                 f"{v[f'most_regret_ratio_{s}']:.1f} times the regret"
             )
-    return _verdict(v["worst_share"] <= 1.0 and max(ratios.values()) < 1.0, text)
+    return Verdict.of(v["worst_share"] <= 1.0 and max(ratios.values()) < 1.0, text)
 
 
 def _optimistic(e: Evidence) -> Verdict:
     v = e.values
     good = v["perfect_ccv"] < 1e-6 and v["smallest_rise"] >= 0.0 and v["worst_share"] <= 1.0 and v["gap"] <= 1e-9
     when = "never" if v["smallest_rise"] >= 0.0 else "sometimes"
-    return _verdict(
+    return Verdict.of(
         good,
         f"CCV {v['perfect_ccv']:.1e} with perfect hints (accepted: 1e-6), {when} falling as their noise rises; "
         f"D^2/(2 eta) + R at most {v['worst_share']:.2f} of 2D sqrt(G^2 + Hm)",
@@ -123,7 +119,7 @@ def _shortest_path(e: Evidence) -> Verdict:
         f"{100 * v['share_of_onset']:.0f}% of 4GD sqrt T log T, about where they reach 1, so that the order is that of "
         "the step sizes, which doubling starts anew"
     )
-    return _verdict(
+    return Verdict.of(
         good,
         "our data, not the paper's (RIPE Atlas delays, not available here): paper mode's CCV at T/100, T/10 and T is "
         f"at most {v['worst_fixed']:.2f} of the fixed horizon's and {v['worst_doubling']:.2f} of doubling's "

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from lemmata_core import InvalidInput
+from lemmata_core.cli import INTERRUPTED, emit
 from lemmata_core.cli import app as make_app
-from lemmata_core.cli import emit
 from lemmata_core.progress import Progress
 
 from oco_anytime.named import LEARNERS, make_environment, make_learner
@@ -97,7 +97,7 @@ def run(
             checkpoint.unlink(missing_ok=True)
     emit(summary(result, player, kernels.seconds), as_json=as_json)
     if result.status != "complete":
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 def summary(result: Any, player: Any, kernels: float) -> dict[str, Any]:

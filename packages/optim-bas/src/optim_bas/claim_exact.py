@@ -81,7 +81,7 @@ def accept_memory(evidence: Evidence) -> Verdict:
         f"at most {100 * v['worst_matrix']:.3f} % for a matrix"
     )
     ok = v["of_adamw"] <= v["formula"] * (1 + 1e-12) and v["worst_matrix"] <= 0.127
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text)
+    return Verdict.of(ok, text)
 
 
 def run_adam_limit(context: Context) -> Evidence:
@@ -115,7 +115,7 @@ def accept_adam_limit(evidence: Evidence) -> Verdict:
     """A relative distance of at most 1e-6."""
     distance = evidence.values["distance"]
     text = f"relative distance {distance:.1e}"
-    return Verdict.holds(text) if distance <= 1e-6 else Verdict.does_not_hold(text + " (asked: 1e-6)")
+    return Verdict.of(distance <= 1e-6, text, asked="1e-6")
 
 
 def run_sign_limit(context: Context) -> Evidence:
@@ -148,4 +148,4 @@ def accept_sign_limit(evidence: Evidence) -> Verdict:
     v = evidence.values
     text = f"{v['signs']:.0f} signs differ, distance {v['distance']:.1e} steps after ten"
     ok = v["signs"] == 0 and v["distance"] <= 10 * 2.0**-23 * 10
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text)
+    return Verdict.of(ok, text)

@@ -79,4 +79,4 @@ def accept_rate(evidence: Evidence) -> Verdict:
     """A slope of at most -0.22."""
     slope = evidence.values["slope"]
     text = f"slope {slope:.3f} (95 %: {evidence.values['low']:.3f} to {evidence.values['high']:.3f})"
-    return Verdict.holds(text) if slope <= -0.22 else Verdict.does_not_hold(text + " (asked: -0.22)")
+    return Verdict.of(slope <= -0.22, text, asked="-0.22")

@@ -123,7 +123,7 @@ def accept_parity(evidence: Evidence) -> Verdict:
         "neither confirm nor refute parity at scale"
     )
     ok = v["bas_kjv"] <= 1 and v["bas_pydoc"] <= 1
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text)
+    return Verdict.of(ok, text)
 
 
 def run_parity_digits(context: Context) -> Evidence:
@@ -170,7 +170,7 @@ def accept_parity_digits(evidence: Evidence) -> Verdict:
     """The default within 1 % of AdamW on every net."""
     found = {k.removeprefix("bas_digits_"): v for k, v in evidence.values.items() if k.startswith("bas_")}
     text = "BAS above AdamW: " + ", ".join(f"{name} {gap:+.1f} %" for name, gap in found.items())
-    return Verdict.holds(text) if max(found.values()) <= 1 else Verdict.does_not_hold(text + " (asked: 1 %)")
+    return Verdict.of(max(found.values()) <= 1, text, asked="1 %")
 
 
 def run_peers(context: Context) -> Evidence:
@@ -220,7 +220,7 @@ def accept_peers(evidence: Evidence) -> Verdict:
         ok = ok and v["bas"] <= v["gefen"]
     else:
         text += "; Gefen was not run (scales laptop and full, where it is installed)"
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text)
+    return Verdict.of(ok, text)
 
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
@@ -255,7 +255,7 @@ def accept_transfer(evidence: Evidence) -> Verdict:
     """The best rate of the grid is AdamW's, or its neighbour."""
     away = evidence.values["bas"] - evidence.values["adamw"]
     text = f"BAS's best rate lies {away:+.0f} notches of the grid from AdamW's"
-    return Verdict.holds(text) if abs(away) <= 1 else Verdict.does_not_hold(text)
+    return Verdict.of(abs(away) <= 1, text)
 
 
 def run_fp8(context: Context) -> Evidence:
@@ -285,7 +285,7 @@ def accept_fp8(evidence: Evidence) -> Verdict:
     """At most 0.5 % above, mean of the seeds."""
     gap = evidence.values["gap"]
     text = f"{gap:+.2f} % above float32 momentum"
-    return Verdict.holds(text) if gap <= 0.5 else Verdict.does_not_hold(text + " (asked: 0.5 %)")
+    return Verdict.of(gap <= 0.5, text, asked="0.5 %")
 
 
 def run_finetune(context: Context) -> Evidence:
@@ -326,7 +326,7 @@ def accept_finetune(evidence: Evidence) -> Verdict:
     v = evidence.values
     text = f"{v['bas']:+.2f} % at the end, worst early loss {v['bas_early']:+.1f} %"
     ok = v["bas"] <= 1 and v["bas_early"] <= 2
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text + " (asked: 1 % and 2 %)")
+    return Verdict.of(ok, text, asked="1 % and 2 %")
 
 
 def run_convert(context: Context) -> Evidence:
@@ -366,4 +366,4 @@ def accept_convert(evidence: Evidence) -> Verdict:
     """None of the first ten losses more than 0.2 % above AdamW's."""
     v = evidence.values
     text = f"worst of the first ten losses {v['early']:+.2f} %, end {v['end']:+.1f} %"
-    return Verdict.holds(text) if v["early"] <= 0.2 else Verdict.does_not_hold(text + " (asked: 0.2 %)")
+    return Verdict.of(v["early"] <= 0.2, text, asked="0.2 %")

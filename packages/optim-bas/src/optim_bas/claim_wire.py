@@ -198,7 +198,7 @@ def accept_wire(evidence: Evidence) -> Verdict:
         + f" (vote {v['vote_gap']:+.2f} %), replicas {'identical' if v['identical'] else 'differ'}"
     )
     ok = v["ratio"] >= 28 and max(gaps.values()) <= 1 and v["identical"] == 1
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text + " (asked: 28 times, 1 %)")
+    return Verdict.of(ok, text, asked="28 times, 1 %")
 
 
 def _worker(rank: int, folder: str, runs: list[Run]) -> None:

@@ -106,9 +106,7 @@ def accept_matches(evidence: Evidence) -> Verdict:
     """At most 1 % above Muon's loss."""
     v = evidence.values
     text = f"RMNP {v['rmnp']:.4f}, Muon {v['peer']:.4f}: {100 * (v['rmnp'] / v['peer'] - 1):+.1f} %"
-    return (
-        Verdict.holds(text) if v["rmnp"] <= 1.01 * v["peer"] else Verdict.does_not_hold(text + " (asked: within 1 %)")
-    )
+    return Verdict.of(v["rmnp"] <= 1.01 * v["peer"], text, asked="within 1 %")
 
 
 def run_orientation(context: Context) -> Evidence:
@@ -141,7 +139,7 @@ def accept_orientation(evidence: Evidence) -> Verdict:
     v = evidence.values
     text = f"rows {v['rows']:.4f}, short side {v['short']:.4f}, columns {v['columns']:.4f}"
     ok = v["rows"] < v["short"] and v["rows"] < v["columns"]
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text)
+    return Verdict.of(ok, text)
 
 
 WIDTHS = (32, 64, 128)
@@ -188,7 +186,7 @@ def accept_dominance(evidence: Evidence) -> Verdict:
         f"at most {100 * v['strict']:.0f} % of rows are dominant in the strict sense"
     )
     ok = v["r_min"] > 1 and v["r_avg"] > 5 and v["growth"] > 1
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text + " (asked: r_min > 1, r_avg > 5, growing)")
+    return Verdict.of(ok, text, asked="r_min > 1, r_avg > 5, growing")
 
 
 def _comparisons() -> Iterable[Claim]:

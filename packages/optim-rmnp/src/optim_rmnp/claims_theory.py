@@ -137,7 +137,7 @@ def accept_cost(evidence: Evidence) -> Verdict:
         f"entries^{v['exponent_newton_schulz']:.2f}"
     )
     ok = v["lowest_ratio"] >= 13 and v["exponent_rows"] <= 1.15 and v["exponent_newton_schulz"] >= 1.35
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text + " (asked: 13x, <= 1.15, >= 1.35)")
+    return Verdict.of(ok, text, asked="13x, <= 1.15, >= 1.35")
 
 
 # ------------------------------------------------------------------------------------------------------ equivalence
@@ -179,7 +179,7 @@ def accept_equivalence(evidence: Evidence) -> Verdict:
     """A slope of -1/2."""
     slope = evidence.values["slope"]
     text = f"slope of the gap in n: {slope:.3f} (theory -0.5)"
-    return Verdict.holds(text) if abs(slope + 0.5) <= 0.05 else Verdict.does_not_hold(text)
+    return Verdict.of(abs(slope + 0.5) <= 0.05, text)
 
 
 # ------------------------------------------------------------------------------------------------------------- rate
@@ -333,4 +333,4 @@ def accept_rate(evidence: Evidence) -> Verdict:
     """Slopes of -1/4 or steeper, with a little room for the finite range of T."""
     slopes = evidence.values["slope_quadratic"], evidence.values["slope_network"]
     text = f"slopes in T: quadratic {slopes[0]:.3f}, two-layer net {slopes[1]:.3f} (theory: -0.25 or steeper)"
-    return Verdict.holds(text) if max(slopes) <= -0.22 else Verdict.does_not_hold(text + "; asked: <= -0.22")
+    return Verdict.of(max(slopes) <= -0.22, text, asked="<= -0.22")

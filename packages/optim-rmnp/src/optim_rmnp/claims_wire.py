@@ -102,4 +102,4 @@ def accept_sharding(evidence: Evidence) -> Verdict:
     v = evidence.values
     text = f"whole rows: {v['whole']:.0f} bytes; cut rows: {v['cut']:.0f} bytes for {v['rows']:.0f} rows"
     ok = v["whole"] == 0 and v["cut"] <= 8 * v["rows"]
-    return Verdict.holds(text) if ok else Verdict.does_not_hold(text + " (asked: 0, and 8 a row)")
+    return Verdict.of(ok, text, asked="0, and 8 a row")

@@ -26,10 +26,6 @@ def _seeds(ctx: Context, n: int) -> list[int]:
     return [int(s) for s in ctx.rng.integers(0, 2**31, n)]
 
 
-def _judge(good: bool, text: str) -> Verdict:
-    return Verdict.holds(text) if good else Verdict.does_not_hold(text)
-
-
 def _ends_table(title: str, rows: list[Any]) -> Table:
     columns = ("problem", "method", "formulation", "binary before polishing", "feasible after", "minimal after")
     return Table(title, columns, [(*r[:3], *(round(v, 4) for v in r[3:])) for r in rows])
@@ -75,7 +71,7 @@ def accept_binary_feasible(e: Evidence) -> Verdict:
     text = f"{int(bad)} counterexamples in {int(e.values['instances'])} enumerated instances"
     if "ends" in e.values:
         text += f" and {int(e.values['ends'])} descents"
-    return _judge(bad == 0, text)
+    return Verdict.of(bad == 0, text)
 
 
 def run_classic_fails(ctx: Context) -> Evidence:
@@ -132,7 +128,7 @@ def accept_classic_fails(e: Evidence) -> Verdict:
     found = e.values.get("feasible_newman")
     newman = "not testable here" if found is None else f"{found:.0%} of ends feasible"
     text = f"{int(refuted)} of 3 refuted, {share:.0%} of ends infeasible; newman1: {newman}"
-    return _judge(refuted == 3 and not found, text)
+    return Verdict.of(refuted == 3 and not found, text)
 
 
 def run_any_lambda(ctx: Context) -> Evidence:
@@ -154,7 +150,7 @@ def run_any_lambda(ctx: Context) -> Evidence:
 def accept_any_lambda(e: Evidence) -> Verdict:
     """Refuted at each multiplier."""
     refuted, tried = e.values["refuted"], e.values["tried"]
-    return _judge(refuted == tried, f"{int(refuted)} of {int(tried)} refuted")
+    return Verdict.of(refuted == tried, f"{int(refuted)} of {int(tried)} refuted")
 
 
 def run_gradient_valid(ctx: Context) -> Evidence:
@@ -207,7 +203,7 @@ def accept_gradient_valid(e: Evidence) -> Verdict:
         f"binary after {v['steps']:.0f} steps ({v['binary_worst']:.1%} in the worst case); the bare iteration: "
         f"{v['binary_bare']:.1%}, at a margin of 0.1 {v['binary_bare_wide']:.1%}"
     )
-    return _judge(v["valid_after"] == 1.0 and (v["steps"] < 2000 or v["binary_default"] >= 0.99), text)
+    return Verdict.of(v["valid_after"] == 1.0 and (v["steps"] < 2000 or v["binary_default"] >= 0.99), text)
 
 
 def run_quality(ctx: Context) -> Evidence:
@@ -248,7 +244,7 @@ def accept_quality(e: Evidence) -> Verdict:
     """Pits at 0.999 after improve from every end, and no tour of graduated longer than SA's on the usual form."""
     v = e.values
     text = f"pits {v['pits_after']:.4f} after improve; tours {v['graduated_tsp']:.3f} against {v['sa_tsp']:.3f} of SA"
-    return _judge(v["pits_after"] >= 0.999 and v["tours_worse_than_sa"] == 0, text)
+    return Verdict.of(v["pits_after"] >= 0.999 and v["tours_worse_than_sa"] == 0, text)
 
 
 def run_where_it_matters(ctx: Context) -> Evidence:
@@ -304,7 +300,7 @@ def accept_where_it_matters(e: Evidence) -> Verdict:
         f"{e.values['closure_alone']:.4f}; improve {e.values['improved']:.4f}), "
         f"{e.values['feasible']:.0%} of lanes feasible"
     )
-    return _judge(e.values["worst"] >= 0.99 and e.values["feasible"] == 1.0, text)
+    return Verdict.of(e.values["worst"] >= 0.99 and e.values["feasible"] == 1.0, text)
 
 
 def run_scaling(ctx: Context) -> Evidence:
@@ -327,7 +323,7 @@ def run_scaling(ctx: Context) -> Evidence:
 
 def accept_scaling(e: Evidence) -> Verdict:
     """Exponent 1.0 +- 0.1."""
-    return _judge(abs(e.values["exponent"] - 1) <= 0.1, f"exponent {e.values['exponent']:.3f}")
+    return Verdict.of(abs(e.values["exponent"] - 1) <= 0.1, f"exponent {e.values['exponent']:.3f}")
 
 
 CLAIMS: tuple[Claim, ...] = (

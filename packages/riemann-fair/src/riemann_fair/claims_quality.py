@@ -62,7 +62,7 @@ def accept_quality(e: Evidence) -> Verdict:
     v = e.values
     text = f"error {v['error']:+.4f} (<= 0.01), cut {v['ncut']:+.2%} (<= 1 %), balance {-v['balance']:+.4f} (>= -0.01)"
     good = v["error"] <= 0.01 and v["ncut"] <= 0.01 and v["balance"] <= 0.01
-    return Verdict.holds(text) if good else Verdict.does_not_hold(text)
+    return Verdict.of(good, text)
 
 
 def needed_task(n: int, seed: int) -> dict[str, float]:
@@ -101,7 +101,7 @@ def accept_needed(e: Evidence) -> Verdict:
         f"{e.values['fair error']:.3f} (<= 0.01)"
     )
     good = e.values["plain error"] >= 0.2 and e.values["fair error"] <= 0.01
-    return Verdict.holds(text) if good else Verdict.does_not_hold(text)
+    return Verdict.of(good, text)
 
 
 def real_task(name: str, k: int, seed: int) -> dict[str, float]:
@@ -156,7 +156,7 @@ def accept_real(e: Evidence) -> Verdict:
     """Accept when cut and balance are kept."""
     text = f"cut {e.values['cut']:.3f} times (<= 1.05), balance lost {e.values['lost']:.3f} (<= 0.02)"
     good = e.values["cut"] <= 1.05 and e.values["lost"] <= 0.02
-    return Verdict.holds(text) if good else Verdict.does_not_hold(text)
+    return Verdict.of(good, text)
 
 
 def published_task(n: int, h: int, k: int, seed: int, constants: str) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def accept_feasible(e: Evidence) -> Verdict:
     ours = f"{v['ours primal']:.1e} and {v['ours violation']:.1e}"
     text = f"published constants, worst run: {', '.join(parts)}; ours: {ours}"
     good = v["published primal"] < 1e-4 and v["published violation"] < 1e-4
-    return Verdict.holds(text) if good else Verdict.does_not_hold(text)
+    return Verdict.of(good, text)
 
 
 def optimum(ctx: Context) -> Evidence:
@@ -254,7 +254,7 @@ def accept_optimum(e: Evidence) -> Verdict:
     """Accept when both come near enough to the optimum."""
     text = f"ours {e.values['ours']:.1e} (<= 1e-3), published constants {e.values['published']:.1e} (<= 1e-2)"
     good = e.values["ours"] <= 1e-3 and e.values["published"] <= 1e-2
-    return Verdict.holds(text) if good else Verdict.does_not_hold(text)
+    return Verdict.of(good, text)
 
 
 def relaxed_task(n: int, share: float, seed: int) -> dict[str, Any]:
@@ -308,4 +308,4 @@ def accept_relaxed(e: Evidence) -> Verdict:
     """Accept when every level is reached and certified."""
     text = f"gap {e.values['gap']:.1e} (<= 1e-3), over by {max(e.values['over'], 0.0):.1e} (<= 1e-6)"
     good = e.values["gap"] <= 1e-3 and e.values["over"] <= 1e-6
-    return Verdict.holds(text) if good else Verdict.does_not_hold(text)
+    return Verdict.of(good, text)

@@ -85,7 +85,7 @@ def accept_published(e: Evidence) -> Verdict:
         f"radmm takes {v['radmm']:.3f} of the time of published sFairSC (<= 0.2); with the published constants "
         f"{v['paper preset']:.2f}"
     )
-    return Verdict.holds(text) if v["radmm"] <= 0.2 else Verdict.does_not_hold(text)
+    return Verdict.of(v["radmm"] <= 0.2, text)
 
 
 def fast_vs_honest(ctx: Context) -> Evidence:
@@ -137,7 +137,7 @@ def accept_honest(e: Evidence) -> Verdict:
     radmm = max(v[f"radmm, {t}"] for t in ("dense model", "degree 40"))
     auto = max(v[f"auto, {t}"] for t in ("dense model", "degree 40"))
     text = f"the paper's method takes {radmm:.1f} times an honest eigensolver's time; the default (auto) {auto:.2f}"
-    return Verdict.holds(text) if radmm <= 1 else Verdict.does_not_hold(text)
+    return Verdict.of(radmm <= 1, text)
 
 
 def growth(ctx: Context) -> Evidence:
@@ -172,7 +172,7 @@ def growth(ctx: Context) -> Evidence:
 def accept_growth(e: Evidence) -> Verdict:
     """Accept an exponent of at most 1.15."""
     text = f"exponent {e.values['exponent']:.2f} (<= 1.15)"
-    return Verdict.holds(text) if e.values["exponent"] <= 1.15 else Verdict.does_not_hold(text)
+    return Verdict.of(e.values["exponent"] <= 1.15, text)
 
 
 def gpu_scale(ctx: Context) -> Evidence:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from lemmata_core.claims import Table
 from lemmata_core.plain import plain
 
@@ -278,7 +278,7 @@ def fairness_report(affinity: Any, labels: Any, groups: Any, *, combine: str = "
     InvalidInput
         Lengths that do not agree, no cluster, an attribute that is known of no clustered node.
     """
-    given = np.asarray(labels)
+    given = check.array(labels, "labels", ndim=1, dtype=np.int64)
     table = groups if isinstance(groups, Groups) else read_groups(groups, combine=combine, missing="ignore")
     clusters, counts, table = group_counts(given, table)
     unknown = next((name for name, c in zip(table.attributes, counts) if c.sum() == 0), None)

@@ -11,7 +11,7 @@ import torch
 from lemmata_core import Claim, Context, Evidence, Scale, Series, Table, Verdict
 from torch import Tensor
 
-from rl_mfpo._claims_common import PAPER, cells, judged, too_short, verdict
+from rl_mfpo._claims_common import PAPER, cells, judged, too_short
 from rl_mfpo.baselines import KnownValueLearner
 from rl_mfpo.config import MFPOConfig
 from rl_mfpo.errors import HealthWarning
@@ -93,7 +93,7 @@ def accept_few_steps(evidence: Evidence) -> Verdict:
         f"split times better than the paper's by {v['paper_minus_split']:+.2f}, at worst of {v['seeds']:.0f} seeds"
     )
     holds = v["mf2_over_euler2"] <= 0.6 and v["mf2_minus_mf4"] > 0 and v["paper_minus_split"] > 0
-    return too_short(evidence) or verdict(holds=holds, reason=reason)
+    return too_short(evidence) or Verdict.of(holds, reason)
 
 
 def run_steps_enough(ctx: Context) -> Evidence:
@@ -121,7 +121,7 @@ def accept_steps_enough(evidence: Evidence) -> Verdict:
     """Four steps gain less than a tenth of the total variation."""
     v = evidence.values
     reason = f"total variation {v['two']:.2f} with two steps, {v['four']:.2f} with four (bar: a tenth less)"
-    return too_short(evidence) or verdict(holds=v["four"] >= 0.9 * v["two"], reason=f"{reason}; returns: scale full")
+    return too_short(evidence) or Verdict.of(v["four"] >= 0.9 * v["two"], f"{reason}; returns: scale full")
 
 
 # Likelihood
@@ -172,7 +172,7 @@ def accept_adn_accuracy(evidence: Evidence) -> Verdict:
     v = evidence.values
     entropy = f"off by {v['gap']:+.2f} nat at the end, {v['worst_gap']:.2f} at worst (bar 0.1)"
     reason = f"{entropy}; RMSE a sample {v['rmse']:.2f} (bar 0.25)"
-    return too_short(evidence) or verdict(holds=v["worst_gap"] <= 0.1 and v["rmse"] <= 0.25, reason=reason)
+    return too_short(evidence) or Verdict.of(v["worst_gap"] <= 0.1 and v["rmse"] <= 0.25, reason)
 
 
 # Estimates of the velocity
@@ -228,9 +228,7 @@ def accept_ess(evidence: Evidence) -> Verdict:
         f"the Gaussian proposal's size changes by a factor {v['gaussian_falls']:.2f} at most from time to time, the "
         f"policy's by {v['policy_rises']:.2f} at least; error {v['error_ratio']:.2f} of the better proposal's at worst"
     )
-    return verdict(
-        holds=v["gaussian_falls"] <= 1.05 and v["policy_rises"] >= 0.95 and v["error_ratio"] < 1, reason=reason
-    )
+    return Verdict.of(v["gaussian_falls"] <= 1.05 and v["policy_rises"] >= 0.95 and v["error_ratio"] < 1, reason)
 
 
 def proposal_tv(mode: str, seed: int, updates: int, samples: int) -> dict[str, Any]:
@@ -266,7 +264,7 @@ def accept_proposals(evidence: Evidence) -> Verdict:
     alone = f"{v['gaussian']:.2f} Gaussian alone, {v['policy']:.2f} policy alone"
     reason = f"total variation {v['adaptive']:.2f} with both, {alone}"
     ordered = v["adaptive"] < v["gaussian"] < v["policy"]
-    return too_short(evidence) or verdict(holds=ordered, reason=reason)
+    return too_short(evidence) or Verdict.of(ordered, reason)
 
 
 # Temperature
@@ -329,7 +327,7 @@ def accept_auto_temperature(evidence: Evidence) -> Verdict:
     reason = (
         f"entropy {v['entropy_gap']:.2f} nat off the target (bar 0.2); alpha x {v['alpha_ratio']:.1f} for rewards x 10"
     )
-    return too_short(evidence) or verdict(holds=v["entropy_gap"] <= 0.2 and 5 <= v["alpha_ratio"] <= 20, reason=reason)
+    return too_short(evidence) or Verdict.of(v["entropy_gap"] <= 0.2 and 5 <= v["alpha_ratio"] <= 20, reason)
 
 
 CLAIMS_BANDIT = (

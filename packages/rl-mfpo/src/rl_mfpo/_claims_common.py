@@ -45,8 +45,3 @@ def too_short(evidence: Evidence) -> Verdict | None:
     if evidence.values["judged"]:
         return None
     return Verdict.not_testable(f"too short to be judged (scale laptop is not): so far {evidence.headline}")
-
-
-def verdict(*, holds: bool, reason: str) -> Verdict:
-    """One or the other, for the same reason."""
-    return Verdict.holds(reason) if holds else Verdict.does_not_hold(reason)

@@ -11,7 +11,7 @@ from lemmata_core import Claim, Context, Evidence, Scale, Table, Verdict
 from lemmata_core.executor import one_thread
 from lemmata_core.timing import PairedTiming, paired
 
-from rl_mfpo._claims_common import PAPER, verdict
+from rl_mfpo._claims_common import PAPER
 from rl_mfpo.baselines import without_divergence
 from rl_mfpo.config import MFPOConfig
 from rl_mfpo.errors import HealthWarning
@@ -90,9 +90,7 @@ def run_adn_cost(ctx: Context) -> Evidence:
 def accept_adn_cost(found: Evidence) -> Verdict:
     """At most 15 %."""
     share = found.values["share"]
-    return verdict(
-        holds=share <= 0.15, reason=f"{share:.1%} of an update, its step and its part of sampling (bar 15 %)"
-    )
+    return Verdict.of(share <= 0.15, f"{share:.1%} of an update, its step and its part of sampling (bar 15 %)")
 
 
 def run_inference(ctx: Context) -> Evidence:
@@ -134,8 +132,8 @@ def run_inference(ctx: Context) -> Evidence:
 def accept_inference(found: Evidence) -> Verdict:
     """20 steps at least 5 times 2 steps, and 2 steps at most twice SAC's actor."""
     a, b = found.values["twenty_over_two"], found.values["two_over_sac"]
-    return verdict(
-        holds=a >= 5 and b <= 2, reason=f"20 steps / 2 steps = {a:.1f} (bar 5); 2 steps / SAC's actor = {b:.2f} (bar 2)"
+    return Verdict.of(
+        a >= 5 and b <= 2, f"20 steps / 2 steps = {a:.1f} (bar 5); 2 steps / SAC's actor = {b:.2f} (bar 2)"
     )
 
 
@@ -157,7 +155,7 @@ def run_training_time(ctx: Context) -> Evidence:
 def accept_training_time(found: Evidence) -> Verdict:
     """At most 0.6."""
     ratio = found.values["ratio"]
-    return verdict(holds=ratio <= 0.6, reason=f"T = 2 takes {ratio:.2f} of T = 20 (bar 0.6)")
+    return Verdict.of(ratio <= 0.6, f"T = 2 takes {ratio:.2f} of T = 20 (bar 0.6)")
 
 
 CLAIMS_COST = (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from lemmata_core import Claim, Context, Evidence, Scale, Series, Table, Verdict
 
-from rl_mfpo._claims_common import PAPER, cells, judged, too_short, verdict
+from rl_mfpo._claims_common import PAPER, cells, judged, too_short
 from rl_mfpo.goals import RULES, run_goals, run_goals_sac
 from rl_mfpo.returns import mfpo_curve, sac_curve
 
@@ -72,9 +72,7 @@ def accept_multi_goal(evidence: Evidence) -> Verdict:
         f"every goal has 5 % on {v['alive']:.0%} of {v['seeds']:.0f} seeds (bar 80 %); SAC has a goal under 2 % on "
         f"{v['sac_dead']:.0%}; reward {v['reward']:.2f} against {v['sac_reward']:.2f}"
     )
-    return verdict(
-        holds=v["alive"] >= 0.8 and v["sac_dead"] >= 0.8 and v["reward"] >= v["sac_reward"] - 0.03, reason=reason
-    )
+    return Verdict.of(v["alive"] >= 0.8 and v["sac_dead"] >= 0.8 and v["reward"] >= v["sac_reward"] - 0.03, reason)
 
 
 # Scale and environment: seeds, steps, steps between two looks, episodes a look, learners
@@ -158,7 +156,7 @@ def accept_returns(evidence: Evidence) -> Verdict:
             f"SAC {v['mujoco_sac']:.0f}, no bar"
         )
     reason += "; the paper's tasks are not run here"
-    return too_short(evidence) or verdict(holds=v["pendulum"] >= -200, reason=reason)
+    return too_short(evidence) or Verdict.of(v["pendulum"] >= -200, reason)
 
 
 CLAIMS_LEARNING = (

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from lemmata_core import InvalidInput
-from lemmata_core.cli import JsonOption, emit, fail
+from lemmata_core.cli import FAILED, JsonOption, emit, fail
 from lemmata_core.cli import app as make_app
 from lemmata_core.progress import Progress
 
@@ -84,7 +84,7 @@ def train(
     try:
         agent.learn(until=steps, callback=callbacks, log_interval=log_interval, log_dir=folder, progress_bar=True)
     except TrainingDiverged as err:
-        fail(f"{err}; the last checkpoint in {folder / 'checkpoint'} stays", 1)
+        fail(f"{err}; the last checkpoint in {folder / 'checkpoint'} stays", FAILED)
     except KeyboardInterrupt:
         typer.echo(f"stopped after {agent.num_timesteps} transitions; --resume {folder} goes on", err=True)
         raise
