@@ -115,7 +115,7 @@ def solve(
     emit(
         {
             "status": r.status, "objective": r.objective, "pairs": pairs if as_json else len(pairs),
-            "unmatched_rows": r.n_unmatched_rows, "method": r.method, "seconds": seconds, "kernel_seconds": kernels,
+            "unmatched_rows": r.n_unmatched_rows, "method": r.method, "wall_time": seconds, "kernel_time": kernels,
         },
         as_json=as_json,
     )  # fmt: skip

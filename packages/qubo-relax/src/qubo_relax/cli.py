@@ -31,8 +31,8 @@ class Answer:
     status: str
     point: str
     formulation_verdict: str
-    seconds: float
-    kernel_seconds: float
+    wall_time: float
+    kernel_time: float
     solution: list[int]
 
 
