@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import nox
 
@@ -77,16 +78,17 @@ def lowest(session: nox.Session, name: str) -> None:
 @nox.parametrize("name", sorted(MEMBERS), ids=sorted(MEMBERS))
 def coverage(session: nox.Session, name: str) -> None:
     """Lines that a package's fast tests and smoke claims run, kernels apart; fails below 90 %: `-s coverage(NAME)`."""
-    data = f"--data-file=.coverage.{name}"
+    # In the environment, so that every process which a test starts adds to it.
+    session.env["COVERAGE_FILE"] = str(Path(f".coverage.{name}").absolute())
     # Where Python is 3.12 or later: without it, numba's compiler crawls under the tracer.
     session.env["COVERAGE_CORE"] = "sysmon"
-    uv_run(session, "coverage", "erase", data)
-    uv_run(session, "coverage", "run", data, "-m", "pytest", "-n0", f"{MEMBERS[name]}/tests", *session.posargs)
+    uv_run(session, "coverage", "erase")
+    uv_run(session, "coverage", "run", "-m", "pytest", "-n0", f"{MEMBERS[name]}/tests", *session.posargs)
     if MEMBERS[name].startswith("packages/"):
         run = ["reproduce", name, "--fresh", f"--out={session.create_tmp()}"]
-        uv_run(session, "coverage", "run", data, "-m", "lemmata_tools.main", *run)
-    uv_run(session, "coverage", "combine", data)
-    uv_run(session, "coverage", "report", data, f"--include={MEMBERS[name]}/*", "--fail-under=90")
+        uv_run(session, "coverage", "run", "-m", "lemmata_tools.main", *run)
+    uv_run(session, "coverage", "combine")
+    uv_run(session, "coverage", "report", f"--include={MEMBERS[name]}/*", "--fail-under=90")
 
 
 @nox.session(python=False, default=False)
