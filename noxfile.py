@@ -26,6 +26,9 @@ EXTRAS = {
 # What the tests themselves import; the rest of the group is for people.
 TEST_TOOLS = [text for text in ROOT["dependency-groups"]["dev"] if re.match(r"hypothesis|packaging|pytest|sybil", text)]
 
+# The peer that a package's tests are written against, without which they do not start; those of the others skip.
+REFERENCES = {"cg-tensorproduct": r"e3nn\b"}
+
 
 def uv_run(session: nox.Session, *command: str, groups: tuple[str, ...] = ()) -> None:
     """Run a command in the workspace's own environment, which uv keeps: nox makes none."""
@@ -66,7 +69,8 @@ def lowest(session: nox.Session, name: str) -> None:
     install = ["--no-config", "--resolution", "lowest-direct"]
     core = [] if name == "lemmata-core" else [f"./{MEMBERS['lemmata-core']}"]
     session.install(*install, *core, f"./{MEMBERS[name]}{EXTRAS.get(name, '')}")
-    session.install("--no-config", *TEST_TOOLS)
+    references = [text for text in ROOT["dependency-groups"]["peers"] if re.match(REFERENCES.get(name, "$"), text)]
+    session.install("--no-config", *TEST_TOOLS, *references)
     session.run("uv", "pip", "list", external=True)
     # Warnings stay warnings: what an old library says of a young one is nobody's to mend.
     # What `lemmata new` makes is checked by ruff, mypy and its own tests, in the workspace.
