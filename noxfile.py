@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import nox
 
@@ -24,6 +25,9 @@ EXTRAS = {
 }
 # What the tests themselves import; the rest of the group is for people.
 TEST_TOOLS = [text for text in ROOT["dependency-groups"]["dev"] if re.match(r"hypothesis|packaging|pytest|sybil", text)]
+
+# The peer that a package's tests are written against, without which they do not start; those of the others skip.
+REFERENCES = {"cg-tensorproduct": r"e3nn\b"}
 
 
 def uv_run(session: nox.Session, *command: str, groups: tuple[str, ...] = ()) -> None:
@@ -65,7 +69,8 @@ def lowest(session: nox.Session, name: str) -> None:
     install = ["--no-config", "--resolution", "lowest-direct"]
     core = [] if name == "lemmata-core" else [f"./{MEMBERS['lemmata-core']}"]
     session.install(*install, *core, f"./{MEMBERS[name]}{EXTRAS.get(name, '')}")
-    session.install("--no-config", *TEST_TOOLS)
+    references = [text for text in ROOT["dependency-groups"]["peers"] if re.match(REFERENCES.get(name, "$"), text)]
+    session.install("--no-config", *TEST_TOOLS, *references)
     session.run("uv", "pip", "list", external=True)
     # Warnings stay warnings: what an old library says of a young one is nobody's to mend.
     # What `lemmata new` makes is checked by ruff, mypy and its own tests, in the workspace.
@@ -77,16 +82,17 @@ def lowest(session: nox.Session, name: str) -> None:
 @nox.parametrize("name", sorted(MEMBERS), ids=sorted(MEMBERS))
 def coverage(session: nox.Session, name: str) -> None:
     """Lines that a package's fast tests and smoke claims run, kernels apart; fails below 90 %: `-s coverage(NAME)`."""
-    data = f"--data-file=.coverage.{name}"
+    # In the environment, so that every process which a test starts adds to it.
+    session.env["COVERAGE_FILE"] = str(Path(f".coverage.{name}").absolute())
     # Where Python is 3.12 or later: without it, numba's compiler crawls under the tracer.
     session.env["COVERAGE_CORE"] = "sysmon"
-    uv_run(session, "coverage", "erase", data)
-    uv_run(session, "coverage", "run", data, "-m", "pytest", "-n0", f"{MEMBERS[name]}/tests", *session.posargs)
+    uv_run(session, "coverage", "erase")
+    uv_run(session, "coverage", "run", "-m", "pytest", "-n0", f"{MEMBERS[name]}/tests", *session.posargs)
     if MEMBERS[name].startswith("packages/"):
         run = ["reproduce", name, "--fresh", f"--out={session.create_tmp()}"]
-        uv_run(session, "coverage", "run", data, "-m", "lemmata_tools.main", *run)
-    uv_run(session, "coverage", "combine", data)
-    uv_run(session, "coverage", "report", data, f"--include={MEMBERS[name]}/*", "--fail-under=90")
+        uv_run(session, "coverage", "run", "-m", "lemmata_tools.main", *run)
+    uv_run(session, "coverage", "combine")
+    uv_run(session, "coverage", "report", f"--include={MEMBERS[name]}/*", "--fail-under=90")
 
 
 @nox.session(python=False, default=False)

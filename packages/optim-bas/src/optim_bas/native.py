@@ -42,7 +42,7 @@ _F = np.float32
 
 
 @numba.njit(nogil=True, cache=True)
-def _first_loop(code, g, m, x, small, scale, old, new, nesterov, rms):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+def _first_loop(code, g, m, x, small, scale, old, new, nesterov, rms):  # type: ignore[no-untyped-def]
     """New momentum and direction of a chunk, and their sums: see `vectors.average_and_sum`."""
     n = m.size
     squares, sizes, top = 0.0, 0.0, np.int32(0)
@@ -77,7 +77,7 @@ def _first_loop(code, g, m, x, small, scale, old, new, nesterov, rms):  # type: 
 
 
 @numba.njit(nogil=True, cache=True)
-def _second_loop(w, code, m, x, small, rate, decay, divisor, random, index, key):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+def _second_loop(w, code, m, x, small, rate, decay, divisor, random, index, key):  # type: ignore[no-untyped-def]
     """Move the weights and encode the momentum of a chunk: see `vectors.move_and_encode`."""
     n = m.size
     count = n // LANES
@@ -102,7 +102,7 @@ def _second_loop(w, code, m, x, small, rate, decay, divisor, random, index, key)
 
 
 @numba.njit(nogil=True, cache=True)
-def _blocks(w, g, code, scales, v, shape, origin, real, nesterov, rms, random, key):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+def _blocks(w, g, code, scales, v, shape, origin, real, nesterov, rms, random, key):  # type: ignore[no-untyped-def]
     """Blocks `first` to `last` of one tensor, all arrays flat. Long, since every value is used throughout."""
     cols, size, per_row, first, last = shape
     start_index, row_stride = origin

@@ -34,14 +34,14 @@ _LINE = 16  # float32 entries of a cache line: threads do not share one
 
 
 @numba.njit(inline="always", fastmath=_MATH)
-def _lerp(start, end, weight):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+def _lerp(start, end, weight):  # type: ignore[no-untyped-def]
     if weight < np.float32(0.5):
         return start + weight * (end - start)
     return end - (end - start) * (np.float32(1.0) - weight)
 
 
 @numba.njit(fastmath={"nsz"})
-def _move(weight, shrink, factor, u):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+def _move(weight, shrink, factor, u):  # type: ignore[no-untyped-def]
     # Without fused multiply-add, as torch rounds it: else weights drift apart by half an ulp a step. The flags are
     # named since a callee that names none inherits its caller's.
     return weight * shrink - factor * u
@@ -139,7 +139,7 @@ def _columns(w, g, m, first, last, decay, rate, new, mu, nesterov, eps, sign, ho
                     wi[j] = _move(wi[j], shrink[j], factor[j], mi[j])
 
 
-def _pointer(_context, _address):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+def _pointer(_context, _address):  # type: ignore[no-untyped-def]
     """The address of float32 entries as a pointer."""
     pointer = types.CPointer(types.float32)
 
@@ -154,7 +154,7 @@ _carray: Any = numba.carray  # type: ignore[attr-defined]
 
 
 @numba.njit(nogil=True, cache=True)
-def _run(table, numbers, begin, end):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+def _run(table, numbers, begin, end):  # type: ignore[no-untyped-def]
     """Pieces `begin` to `end` of the tables that `_tables` makes."""
     for k in range(begin, end):
         shape = (table[k, 3], table[k, 4])

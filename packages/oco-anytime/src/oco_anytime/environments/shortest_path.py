@@ -96,7 +96,7 @@ def _dijkstra(arcs: list[tuple[int, int]], length: np.ndarray, source: int, sink
     from scipy.sparse.csgraph import dijkstra
 
     n = 1 + max(max(arc) for arc in arcs)
-    tail, head = np.array(arcs).T
+    tail, head = np.array(arcs, dtype=np.int32).T  # csgraph takes 64-bit indices from scipy 1.15 on
     graph = sparse.csr_array((length, (tail, head)), shape=(n, n))
     _, before = dijkstra(graph, indices=source, return_predecessors=True)
     nodes = [sink]
