@@ -51,6 +51,20 @@ def test_every_command_prints_a_table_json_and_a_file(command, tmp_path):
         assert len(list(csv.DictReader(file))) == len(rows) >= 2
 
 
+@pytest.mark.parametrize("command", ["outliers", "probe", "risk trained"])
+def test_a_training_broken_off_ends_with_130_and_no_figures(command, monkeypatch):
+    from icl_theory import training, uniform
+
+    def breaks(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training._PatternTrainer, "step", breaks)
+    monkeypatch.setattr(uniform, "_squared_error", breaks)
+    done = CliRunner().invoke(main, COMMANDS[command].split())
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert done.stderr == "error: interrupted\n"
+
+
 def test_the_collision_as_json():
     done = CliRunner().invoke(main, ["collision", "--json"])
     assert json.loads(done.stdout)["rows"][-1]["exactly"] == "1/255"

@@ -38,6 +38,18 @@ def test_an_interruption_returns_what_is_done(tmp_path):
     assert [r and r["y"] for r in done.results] == [0, 2, None, None]
 
 
+def test_a_training_broken_off_leaves_no_cell(tmp_path, monkeypatch):
+    from icl_theory import training
+
+    def breaks(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training._PatternTrainer, "step", breaks)
+    broken = phase_diagram([0.1], [0.5], ("mamba",), seeds=1, steps=60, n=200, store=tmp_path)
+    assert (broken.status, broken.table.rows) == ("interrupted", ())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_corrupt_cell_is_computed_again(tmp_path):
     CALLS.clear()
     run_cells(double, [{"x": 1}], store=tmp_path)

@@ -28,6 +28,27 @@ def run(attempt: Callable[[int], T], x: torch.Tensor, chunk: int, allow_tf32: bo
     return inputs.in_full_precision(x, lambda: _at_precision(attempt, x.shape[0], chunk, allow_tf32))
 
 
+def run_back(
+    back: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    g: torch.Tensor,
+    chunk: int,
+    allow_tf32: bool | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``back(x, y, g)``, the gradients of a product for x and y, at most `chunk` rows at a time; see `run`."""
+
+    def attempt(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if x.shape[0] <= size:
+            return back(x, y, g)
+        gx, gy = torch.empty_like(x), torch.empty_like(y)
+        for part in chunks(x.shape[0], size):
+            gx[part], gy[part] = back(x[part], y[part], g[part])
+        return gx, gy
+
+    return run(attempt, x, chunk, allow_tf32)
+
+
 def _at_precision(attempt: Callable[[int], T], rows: int, chunk: int, allow_tf32: bool | None) -> T:
     before = torch.get_float32_matmul_precision()
     wanted = before if allow_tf32 is None else "high" if allow_tf32 else "highest"

@@ -152,16 +152,7 @@ class BlockedPlan:
 
     def run_back(self, x: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Gradients of ``(couple(x, y) * g).sum()``, in chunks."""
-
-        def attempt(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-            if x.shape[0] <= size:
-                return self._back(x, y, g)
-            gx, gy = torch.empty_like(x), torch.empty_like(y)
-            for part in bounded.chunks(x.shape[0], size):
-                gx[part], gy[part] = self._back(x[part], y[part], g[part])
-            return gx, gy
-
-        return bounded.run(attempt, x, self.chunk, self._allow_tf32)
+        return bounded.run_back(self._back, x, y, g, self.chunk, self._allow_tf32)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class Means:
 
 def run_identity(ctx: Context) -> Evidence:
     """Test (M - f)^2 = (M - E f)^2 + Var f in the mean, for four predictors and at every k."""
+    from icl_theory.training import uninterrupted
     from icl_theory.uniform import UniformAttention, fit_least_squares
 
     smoke = ctx.scale is Scale.SMOKE
@@ -50,7 +51,7 @@ def run_identity(ctx: Context) -> Evidence:
     if smoke:
         _fit_readout(trained, family, length, seed_of(ctx))
     else:
-        fit_least_squares(trained, family, steps=500, batch=64, length=length, rng=seed_of(ctx))
+        uninterrupted(fit_least_squares(trained, family, steps=500, batch=64, length=length, rng=seed_of(ctx)))
     models: dict[str, Predictor] = {
         "exact Bayes": Means(family),
         "ridge with three times the noise": Means(LinearGaussian(2, 1.5)),

@@ -15,13 +15,15 @@ from icl_theory.risk import decompose
 
 def gap_cell(cell: dict[str, Any]) -> dict[str, Any]:
     """Train a uniform-attention model on N prompts of length p, and measure its Bayes gap."""
+    from icl_theory.training import uninterrupted
     from icl_theory.uniform import UniformAttention, fit_least_squares
 
     family = LinearGaussian(1, 0.5, inputs=UniformInputs(-1, 1))
     length, seed = cell["p"] + 1, cell["seed"]
     model = UniformAttention(1, cell["m"], cardinality=cell["cardinality"], rng=seed)
     prompts = family.sample(cell["N"], length, np.random.default_rng([seed, 1]))
-    fit_least_squares(model, prompts, steps=cell["steps"], batch=cell["batch"], rng=np.random.default_rng([seed, 2]))
+    source = np.random.default_rng([seed, 2])
+    uninterrupted(fit_least_squares(model, prompts, steps=cell["steps"], batch=cell["batch"], rng=source))
     report = decompose(model, family, cell["n"], length, np.random.default_rng([seed, 3]))
     column = report.per_k.columns.index("bayes_gap")
     return {

@@ -121,13 +121,13 @@ def probe_cell(cell: dict[str, Any]) -> dict[str, Any]:
     from icl_theory.patterns import PatternBank, tasks_all
     from icl_theory.probes import probe_attention, probe_gates
     from icl_theory.prompts import TEST_MIX, PromptSpec
-    from icl_theory.training import train
+    from icl_theory.training import train, uninterrupted
 
     bank, seed = PatternBank(rng=cell["seed"]), cell["seed"]
     tasks, spec = tasks_all(6), PromptSpec()
     model, done, trail = MambaICL(bank.d, rng=seed), 0, []
     for i, steps in enumerate(cell["at"]):
-        train(model, bank, tasks, spec, steps=steps - done, rng=seed + i)
+        uninterrupted(train(model, bank, tasks, spec, steps=steps - done, rng=seed + i))
         done = steps
         rows = probe_attention(model, bank, tasks, spec, n=cell["n"], rng=seed).rows
         trail.append([float(row[1]) for row in rows])  # type: ignore[arg-type]

@@ -137,7 +137,7 @@ def placement_cell(cell: dict[str, Any]) -> dict[str, Any]:
     from icl_theory.gated import GatedLinearICL
     from icl_theory.patterns import PatternBank, tasks_all
     from icl_theory.prompts import TEST_MIX, PromptSpec
-    from icl_theory.training import evaluate, train
+    from icl_theory.training import evaluate, train, uninterrupted
 
     bank, seed, tasks = PatternBank(rng=cell["seed"]), cell["seed"], tasks_all(6)
     spec = PromptSpec(outlier_fraction=cell["p"])
@@ -150,6 +150,7 @@ def placement_cell(cell: dict[str, Any]) -> dict[str, Any]:
         model = DeepICL(bank.d, cell["layers"], cell["model"], delta=0.02 if linear else 0.2, rng=seed)
         adam = partial(torch.optim.Adam, lr=1e-3 if linear else 3e-3)
         result = train(model, bank, tasks, spec, steps=cell["steps"], batch=128, optimizer=adam, rng=seed)
+    uninterrupted(result)
     accuracy = {}
     for rule in ("flip", "random"):
         for place in ("farthest", "random", "closest"):
@@ -228,13 +229,13 @@ def unseen_cell(cell: dict[str, Any]) -> dict[str, Any]:
     from icl_theory.gated import GatedLinearICL
     from icl_theory.patterns import PatternBank, check_coverage, tasks_ring
     from icl_theory.prompts import PromptSpec
-    from icl_theory.training import evaluate, train
+    from icl_theory.training import evaluate, train, uninterrupted
 
     m = cell["M1"]
     bank = PatternBank(d=max(30, m + 14), n_relevant=m, rng=cell["seed"])
     model = GatedLinearICL(bank.d, gate=cell["model"], delta=cell["delta"], rng=cell["seed"])
     ring, spec = tasks_ring(m), PromptSpec(outlier_fraction=0.0)
-    train(model, bank, ring, spec, steps=cell["steps"], rng=cell["seed"])
+    uninterrupted(train(model, bank, ring, spec, steps=cell["steps"], rng=cell["seed"]))
     unseen = check_coverage(ring, m).unseen
     error = evaluate(model, bank, unseen, spec, n=cell["n"], rng=cell["seed"]).value
     return {"unseen": error, "seen": evaluate(model, bank, ring, spec, n=cell["n"], rng=cell["seed"]).value}
@@ -321,21 +322,13 @@ def baseline_cell(cell: dict[str, Any]) -> dict[str, Any]:
     from icl_theory.deep import AttentionICL
     from icl_theory.patterns import PatternBank, tasks_all
     from icl_theory.prompts import TEST_MIX, PromptSpec
-    from icl_theory.training import evaluate, train
+    from icl_theory.training import evaluate, train, uninterrupted
 
     bank, tasks = PatternBank(rng=cell["seed"]), tasks_all(6)
     model = AttentionICL(bank.d, cell["heads"], cell["softmax"], rng=cell["seed"])
     adam = partial(torch.optim.Adam, lr=1e-2)
-    train(
-        model,
-        bank,
-        tasks,
-        PromptSpec(outlier_fraction=0.4),
-        steps=cell["steps"],
-        batch=128,
-        optimizer=adam,
-        rng=cell["seed"],
-    )
+    spec = PromptSpec(outlier_fraction=0.4)
+    uninterrupted(train(model, bank, tasks, spec, steps=cell["steps"], batch=128, optimizer=adam, rng=cell["seed"]))
     accuracy = []
     for place in ("farthest", "random", "closest"):
         test = PromptSpec(outlier_fraction=0.5, kappa_max=1.0, placement=place, outlier_mix=TEST_MIX)

@@ -103,6 +103,7 @@ def outliers(
 ) -> None:
     """Train Mamba and linear attention, and print their errors beside the closed forms."""
     from icl_theory import TEST_MIX, GatedLinearICL, PatternBank, PromptSpec, evaluate, tasks_all, theory, train
+    from icl_theory.training import uninterrupted
 
     spec = PromptSpec(outlier_fraction=share)
     test = PromptSpec(
@@ -112,7 +113,7 @@ def outliers(
     bank, rows, lines = PatternBank(rng=seed), [], {}
     for name, gate in (("Mamba", "mamba"), ("linear attention", "none")):
         model = GatedLinearICL(bank.d, gate=gate, rng=seed)
-        result = train(model, bank, tasks_all(6), spec, steps=steps, rng=seed)
+        result = uninterrupted(train(model, bank, tasks_all(6), spec, steps=steps, rng=seed))
         e = evaluate(model, bank, tasks_all(6), test, rng=seed)
         rows.append((name, e.value, e.low, e.high, theory.vote_error(alpha, 20, labels), theory.bayes_floor(alpha, 20)))
         lines[name] = (list(range(result.steps)), result.losses.tolist())
@@ -176,10 +177,11 @@ def probe(
 ) -> None:
     """Train Mamba, and look at its attention and its gates."""
     from icl_theory import MambaICL, PatternBank, PromptSpec, probe_attention, probe_gates, tasks_all, train
+    from icl_theory.training import uninterrupted
 
     bank, tasks, spec = PatternBank(rng=seed), tasks_all(6), PromptSpec(outlier_fraction=share)
     model = MambaICL(bank.d, rng=seed)
-    train(model, bank, tasks, spec, steps=steps, rng=seed)
+    uninterrupted(train(model, bank, tasks, spec, steps=steps, rng=seed))
     gates = probe_gates(model, bank, tasks, spec)
     rows: list[tuple[Any, ...]] = [
         (f"sum of scores, {name}", value) for name, value, *_ in probe_attention(model, bank, tasks, spec).rows
@@ -216,13 +218,14 @@ def risk(
     from icl_theory._cli_families import family_from
     from icl_theory.plots import risk_series
     from icl_theory.risk import QUANTITIES, Predictor
+    from icl_theory.training import uninterrupted
 
     one_of(model, "--model", ("uniform", "bayes", "zero"))
     tasks = family_from(family)
     predictor: Predictor
     if model == "uniform":
         trained = UniformAttention(tasks.dim, m, cardinality=cardinality, rng=seed)
-        fit_least_squares(trained, tasks, steps=steps, length=length, rng=seed)
+        uninterrupted(fit_least_squares(trained, tasks, steps=steps, length=length, rng=seed))
         predictor = trained
     elif model == "bayes":
         predictor = lambda x, y: tasks.predict(x, y).mean[:, 1:]  # noqa: E731

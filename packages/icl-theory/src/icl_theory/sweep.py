@@ -140,14 +140,14 @@ def robustness_cell(cell: dict[str, Any]) -> dict[str, Any]:
     """
     from icl_theory.gated import GatedLinearICL
     from icl_theory.patterns import PatternBank, tasks_all
-    from icl_theory.training import evaluate, train
+    from icl_theory.training import evaluate, train, uninterrupted
 
     bank = PatternBank(rng=cell["seed"])
     tasks = tasks_all(bank.n_relevant)
     model = GatedLinearICL(bank.d, gate=cell["model"], rng=cell["seed"])
     length = cell.get("length", 20)
     spec = PromptSpec(length=length, outlier_fraction=cell["train_fraction"])
-    result = train(model, bank, tasks, spec, steps=cell["steps"], rng=cell["seed"])
+    result = uninterrupted(train(model, bank, tasks, spec, steps=cell["steps"], rng=cell["seed"]))
     rows = []
     for labels in cell["labels"]:
         for kappa in cell["kappas"]:

@@ -141,14 +141,11 @@ def train(
     ------
     InvalidInput
     """
+    # One loop to read from top to bottom, so a few lines longer than most.
     pairs = checked_setting(bank, tasks, spec)
     checked_training(model, optimizer)
     _checked_width(model, bank)
-    positive_int(steps, "steps", minimum=0)
-    positive_int(batch, "batch")
-    stop_loss = None if stop_loss is None else in_range(stop_loss, "stop_loss", 0.0)
-    rate = default_rate(model) if lr is None else in_range(lr, "lr", 0.0, low_open=True)
-    one_of(engine, "engine", ENGINES)
+    rate = _checked_plan(model, steps, batch, lr, engine, stop_loss)
     source = generator(rng)
     made = _PatternTrainer if uses_patterns(model, engine, optimizer) else _TorchTrainer
     trainer = made(model, bank, spec, rate, optimizer)
@@ -194,6 +191,13 @@ def _ended(losses: list[float], stop_loss: float | None) -> str:
     return "stopped" if low else "finished"
 
 
+def uninterrupted(result: TrainResult) -> TrainResult:
+    """Hand a result on; raise KeyboardInterrupt where nothing may be measured, since the training was broken off."""
+    if result.status == "interrupted":
+        raise KeyboardInterrupt
+    return result
+
+
 def checked_training(model: object, optimizer: object) -> None:
     """Check that there is something to train, and something to make the optimizer."""
     if not isinstance(model, nn.Module) or not any(p.requires_grad for p in model.parameters()):
@@ -206,6 +210,19 @@ def _checked_width(model: object, bank: PatternBank) -> None:
     d = getattr(model, "d", bank.d)
     if d != bank.d:
         raise InvalidInput.argument("model", expected=f"a model with d = {bank.d}, as the bank", got=f"d = {d}")
+
+
+def _checked_plan(
+    model: nn.Module, steps: int, batch: int, lr: float | None, engine: str, stop_loss: float | None
+) -> float:
+    """Check what a training is asked to do; return the step size."""
+    positive_int(steps, "steps", minimum=0)
+    positive_int(batch, "batch")
+    if stop_loss is not None:
+        in_range(stop_loss, "stop_loss", 0.0)
+    rate = default_rate(model) if lr is None else in_range(lr, "lr", 0.0, low_open=True)
+    one_of(engine, "engine", ENGINES)
+    return rate
 
 
 def checked_output(out: object, n: int) -> torch.Tensor:

@@ -200,12 +200,7 @@ def fit_least_squares(
     in_range(lr, "lr", 0.0, low_open=True)
     source = generator(rng)
     place = next(model.parameters())
-    if optimizer:
-        made = optimizer(model.parameters())
-    else:
-        # The plain form spends a fifth of a step in Python.
-        fused = place.device.type in {"cpu", "cuda"}
-        made = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=1e-4, fused=fused)
+    made = optimizer(model.parameters()) if optimizer else _adamw(model, place.device, lr)
     plan = torch.optim.lr_scheduler.CosineAnnealingLR(made, steps)
     losses: list[float] = []
     status, start = "finished", time.perf_counter()
@@ -231,6 +226,11 @@ def fit_least_squares(
             task.close()
     wall = time.perf_counter() - start
     return TrainResult(np.array(losses), len(losses), status, wall, len(losses) * batch / max(wall, 1e-9))
+
+
+def _adamw(model: nn.Module, device: torch.device, lr: float) -> torch.optim.Optimizer:
+    # The plain form spends a fifth of a step in Python.
+    return torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=1e-4, fused=device.type in {"cpu", "cuda"})
 
 
 def _drawn(

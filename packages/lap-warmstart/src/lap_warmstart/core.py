@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lap_warmstart.dense import free_rows
 from lap_warmstart.simd import LANES, inner, kernel, mask_diff_le, row_min, trailing_zeros
 
 PRICED = 8
@@ -140,11 +141,7 @@ def reduce_core(ptr, col, val, v, x, y, cx, gate, passes, budget):
     """
     n = x.size
     free = np.empty(n, np.int64)
-    n_free = 0
-    for i in range(n):
-        if x[i] < 0:
-            free[n_free] = i
-            n_free += 1
+    n_free = free_rows(x, free)
     scans = 0
     for _ in range(passes):
         k = 0

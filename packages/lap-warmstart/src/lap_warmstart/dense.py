@@ -4,8 +4,9 @@ Every kernel works on a C-ordered matrix `c` (n rows, m columns, float64 or floa
 dual of a matched row is implied, ``u[i] = c[i, x[i]] - v[x[i]]``. `x` maps rows to columns and `y` columns to rows, -1
 for free. `gate` is the cost at which a row may stay unmatched, infinite where it may not.
 
-Reductions and searches are long functions on purpose, here and in `core`, `heap` and `tight`: their state lives in
-registers, and each further function costs a fresh environment compile time.
+The loops of reductions and searches are long on purpose, here and in `core` and `heap`: a function called once a row
+scan costs 5 - 13 % of dense solves of 60 to 250 rows (arrays are handed over field by field, and what it loads is not
+merged with its caller's), so only what runs once a path or once a tie is a function of its own.
 """
 
 from __future__ import annotations
@@ -129,6 +130,30 @@ def greedy(c, v, x, y, start, stop):
     return total
 
 
+@inner
+def _tied(t, y, second, classical):
+    """Return a column at `second`, or -1: a free one if there is any (`classical`: the first)."""
+    m = t.size
+    whole = m - m % LANES
+    tied = -1
+    for b in range(0, whole, LANES):
+        bits = mask_le(t, b, second)
+        while bits != 0:
+            j = b + trailing_zeros(bits)
+            bits &= bits - 1
+            if classical or y[j] < 0:
+                return j
+            if tied < 0:
+                tied = j
+    for j in range(whole, m):
+        if t[j] <= second:
+            if classical or y[j] < 0:
+                return j
+            if tied < 0:
+                tied = j
+    return tied
+
+
 @kernel
 def row_reduction(c, v, x, y, free, state, budget, gate, classical, t, quota):
     """Augmenting row reduction (LAPJV, step c), at most `budget` row scans.
@@ -147,7 +172,6 @@ def row_reduction(c, v, x, y, free, state, budget, gate, classical, t, quota):
         Return False, to be called again, once so many scans were made in this call.
     """
     m = c.shape[1]
-    whole = m - m % LANES
     scans = state[4]
     ceiling = scans + quota
     while state[0] < 2:
@@ -177,47 +201,29 @@ def row_reduction(c, v, x, y, free, state, budget, gate, classical, t, quota):
                 free[n_free] = i
                 n_free += 1
                 continue
-            j1 = 0
-            while t[j1] > first:
-                j1 += 1
-            t[j1] = np.inf
+            j = 0
+            while t[j] > first:
+                j += 1
+            t[j] = np.inf
             second = gate
-            for j in range(m):
-                second = fmin(t[j], second)
+            for q in range(m):
+                second = fmin(t[q], second)
             if second == np.inf:
                 free[n_free] = i
                 n_free += 1
                 continue
-            lowered = v[j1] - (second - first)
-            lowers = lowered < v[j1]
-            i0 = y[j1]
+            lowered = v[j] - (second - first)
+            lowers = lowered < v[j]
             if lowers:
-                v[j1] = lowered
-            elif i0 >= 0:
+                v[j] = lowered
+            elif y[j] >= 0:
                 # A tie: a free column among the equals ends the chain, which the classical rule does not look for.
-                j2 = -1
-                for b in range(0, whole, LANES):
-                    bits = mask_le(t, b, second)
-                    while bits != 0:
-                        j = b + trailing_zeros(bits)
-                        bits &= bits - 1
-                        if j2 < 0 or (y[j] < 0 and not classical):
-                            j2 = j
-                        if y[j2] < 0 or classical:
-                            bits = 0
-                    if j2 >= 0 and (y[j2] < 0 or classical):
-                        break
-                if j2 < 0 or (y[j2] >= 0 and not classical):
-                    for j in range(whole, m):
-                        if t[j] <= second and (j2 < 0 or y[j] < 0):
-                            j2 = j
-                            if y[j] < 0:
-                                break
-                if j2 >= 0:
-                    j1 = j2
-                i0 = y[j1]
-            x[i] = j1
-            y[j1] = i
+                tied = _tied(t, y, second, classical)
+                if tied >= 0:
+                    j = tied
+            i0 = y[j]
+            x[i] = j
+            y[j] = i
             if i0 >= 0:
                 x[i0] = -1
                 if lowers:
@@ -264,6 +270,17 @@ def _queue_columns(d, vw, y, level, queue, n_queue, reached):
         d[j] = np.inf
         vw[j] = -np.inf
     return -1, n_queue
+
+
+@inner
+def _flip(pred, x, y, j, r):
+    """Match along the path of predecessors that ends in column `j` and starts in row `r`."""
+    while j >= 0:
+        i = np.int64(pred[j])
+        y[j] = i
+        j, x[i] = x[i], j
+        if i == r:
+            break
 
 
 @kernel
@@ -328,12 +345,7 @@ def search(c, v, x, y, rows, start, stop, gate, quota):
             # Row `last` gives up its column; the path is flipped from there.
             j = x[last]
             x[last] = -1
-        while j >= 0:
-            i = np.int64(pred[j])
-            y[j] = i
-            j, x[i] = x[i], j
-            if i == r:
-                break
+        _flip(pred, x, y, j, r)
         for q in range(n_queue):
             v[queue[q]] += min(reached[q] - bound, 0.0)
         if scans > quota:

@@ -43,6 +43,18 @@ def _drop_first(keys, items, size):
     items[k] = item
 
 
+@inner
+def _flip(pred, edge, x, y, cx, j, r):
+    """Match along the path of predecessors that ends in column `j` and starts in row `r`."""
+    while j >= 0:
+        i = np.int64(pred[j])
+        y[j] = i
+        cx[i] = edge[j]
+        j, x[i] = x[i], j
+        if i == r:
+            break
+
+
 @kernel
 def search_core(ptr, col, val, v, x, y, cx, rows, start, stop, gate, quota):
     """Augment along shortest paths of the core from the free rows ``rows[start:stop]``.
@@ -122,13 +134,7 @@ def search_core(ptr, col, val, v, x, y, cx, rows, start, stop, gate, quota):
         if found < 0:
             j = x[last]
             x[last] = -1
-        while j >= 0:
-            i = np.int64(pred[j])
-            y[j] = i
-            cx[i] = edge[j]
-            j, x[i] = x[i], j
-            if i == r:
-                break
+        _flip(pred, edge, x, y, cx, j, r)
         for q in range(n_touched):
             dist[touched[q]] = np.inf
         if scans > quota:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lap_warmstart.core import _collect
-from lap_warmstart.simd import kernel, row_min
+from lap_warmstart.dense import free_rows
+from lap_warmstart.simd import inner, kernel, row_min
 
 
 @kernel
@@ -32,6 +33,40 @@ def list_tight(c, v, above_zero, limit, ptr, col, val, low, start, stop):
         ptr[i + 1] = base + count
 
 
+@inner
+def _find_path(ptr, col, y, root, ahead, seen, stamp, at, stack, via):
+    """Look depth first for a path from the free row `root` to a free column.
+
+    The path stands in `stack` (rows) and `via` (the columns between them). `ahead` and `at` are each row's and each
+    level's next edge, ``seen[j] == stamp`` marks columns met before. Returns (column or -1, depth of the last row).
+    """
+    depth = 0
+    stack[0] = root
+    at[0] = ptr[root]
+    while depth >= 0:
+        i = stack[depth]
+        while ahead[i] < ptr[i + 1]:
+            j = col[ahead[i]]
+            ahead[i] += 1
+            if y[j] < 0:
+                return j, depth
+        deeper = False
+        while at[depth] < ptr[i + 1]:
+            j = col[at[depth]]
+            at[depth] += 1
+            if seen[j] != stamp:
+                seen[j] = stamp
+                via[depth] = j
+                depth += 1
+                stack[depth] = y[j]
+                at[depth] = ptr[y[j]]
+                deeper = True
+                break
+        if not deeper:
+            depth -= 1
+    return -1, -1
+
+
 @kernel
 def maximum_matching(ptr, col, x, y):
     """Extend the matching (x, y) on the graph to a maximum one: depth-first search with lookahead (Pothen and Fan).
@@ -49,51 +84,18 @@ def maximum_matching(ptr, col, x, y):
     stack = np.empty(n, np.int64)
     via = np.empty(n, np.int64)
     free = np.empty(n, np.int64)
-    n_free = 0
-    for i in range(n):
-        if x[i] < 0:
-            free[n_free] = i
-            n_free += 1
+    n_free = free_rows(x, free)
     stamp = 0
     while True:
         progress = False
         left = 0
         for f in range(n_free):
-            root = free[f]
-            depth = 0
-            stack[0] = root
-            at[0] = ptr[root]
-            found = -1
-            while depth >= 0:
-                i = stack[depth]
-                while ahead[i] < ptr[i + 1]:
-                    j = col[ahead[i]]
-                    ahead[i] += 1
-                    if y[j] < 0:
-                        found = j
-                        break
-                if found >= 0:
-                    break
-                deeper = False
-                while at[depth] < ptr[i + 1]:
-                    j = col[at[depth]]
-                    at[depth] += 1
-                    if seen[j] != stamp:
-                        seen[j] = stamp
-                        via[depth] = j
-                        depth += 1
-                        stack[depth] = y[j]
-                        at[depth] = ptr[y[j]]
-                        deeper = True
-                        break
-                if not deeper:
-                    depth -= 1
-            if found < 0:
-                free[left] = root
+            j, depth = _find_path(ptr, col, y, free[f], ahead, seen, stamp, at, stack, via)
+            if depth < 0:
+                free[left] = free[f]
                 left += 1
                 continue
             progress = True
-            j = found
             while depth >= 0:
                 i = stack[depth]
                 x[i] = j

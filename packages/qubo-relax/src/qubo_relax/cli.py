@@ -32,6 +32,7 @@ class Answer:
     point: str
     formulation_verdict: str
     seconds: float
+    kernel_seconds: float
     solution: list[int]
 
 
@@ -74,6 +75,8 @@ def solve(
     as_json: JsonOption = False,
 ) -> None:
     """Minimize a quadratic or solve a problem; the answer is a certified local minimizer."""
+    from lemmata_core.timing import preparation
+
     from qubo_relax import Qubo, minimize, verify_conditions
     from qubo_relax.io import read_constraints
 
@@ -81,17 +84,18 @@ def solve(
     rows = None if constraints is None else read_constraints(constraints)
     if plot is not None:
         _check_plot(plot)
-    r = minimize(
-        target,
-        method,
-        restarts,
-        steps,
-        time,
-        seed,
-        formulation=formulation,
-        constraints=rows if isinstance(target, Qubo) else None,
-        progress=Progress(),
-    )
+    with preparation() as kernels:
+        r = minimize(
+            target,
+            method,
+            restarts,
+            steps,
+            time,
+            seed,
+            formulation=formulation,
+            constraints=rows if isinstance(target, Qubo) else None,
+            progress=Progress(),
+        )
     verdict = "not asked (--certify)"
     if certify and isinstance(target, Qubo) and rows is None:
         verdict = "no constraints: every vertex is feasible"
@@ -111,7 +115,8 @@ def solve(
         r.status,
         r.certificate.status,
         verdict,
-        r.wall_time,
+        r.wall_time - kernels.seconds,
+        kernels.seconds,
         solution.astype(int).tolist(),
     )
     emit(answer, as_json=as_json)
