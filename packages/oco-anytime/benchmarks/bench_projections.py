@@ -150,7 +150,7 @@ def hindsight(progress):
     return out
 
 
-BENCHMARKS = (
+BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark("oco-anytime/simplex", simplex),
     Benchmark("oco-anytime/flow", flows),
     Benchmark("oco-anytime/polytope", polytopes),

@@ -121,7 +121,7 @@ def scaling(progress):
     return [Ratio("exponent of time in T, 5e4 to 8e5", "linear growth", "1.0", g.exponent, g.low, g.high, None, 1.05)]
 
 
-BENCHMARKS = (
+BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark("oco-anytime/round", step),
     Benchmark("oco-anytime/loop", loop),
     Benchmark("oco-anytime/growth", scaling),

@@ -21,6 +21,78 @@ def stepped(cls=BAS, shape=(2, 3), **keys):
     return param, optimizer
 
 
+def test_adamws_call_works_unchanged():
+    param = torch.nn.Parameter(torch.ones(2, 3))
+    BAS(
+        [param], 1e-3, (0.9, 0.999), 1e-8, 1e-2, False,
+        maximize=False, foreach=None, capturable=False, differentiable=False, fused=None,
+    )  # fmt: skip
+    assert {k: BAS([param]).defaults[k] for k in ("lr", "betas", "eps", "weight_decay")} == {
+        k: torch.optim.AdamW([param]).defaults[k] for k in ("lr", "betas", "eps", "weight_decay")
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"amsgrad": True}, "amsgrad: expected False: a running maximum"),
+        ({"foreach": True}, "foreach: expected None or False: lists"),
+        ({"capturable": True}, "capturable: expected False: the step number"),
+        ({"differentiable": True}, "differentiable: expected False: the sign"),
+        ({"betas": (0.9, 1.0)}, "betas"),
+        ({"betas": (-0.1, 0.9)}, "betas"),
+        ({"betas": 0.9}, "betas"),
+        ({"eps": -1e-8}, "eps"),
+        ({"lr": -1.0}, "lr"),
+        ({"lr": torch.ones(2)}, "lr"),
+        ({"weight_decay": float("nan")}, "weight_decay"),
+        ({"block": "column"}, "block"),
+        ({"block": 0}, "block"),
+        ({"block": ("rows", 0)}, "block"),
+        ({"block": ("columns", 2)}, "block"),
+        ({"block": True}, "block"),
+        ({"scale": "max"}, "scale"),
+        ({"rounding": "up"}, "rounding"),
+        ({"momentum_dtype": torch.float16}, "momentum_dtype"),
+        ({"seed": -1}, "seed"),
+        ({"nesterov": "yes"}, "nesterov"),
+        ({"fused": True, "momentum_dtype": torch.float32}, "fused"),
+        ({"params": [torch.nn.Parameter(torch.ones(3, 4))], "fused": True, "block_dim": 1}, "fused"),
+        ({"params": [torch.nn.Parameter(torch.ones(3, 4).t())], "fused": True}, "fused"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_any_state_exists(keys, message):
+    group = {"params": keys.get("params", [torch.nn.Parameter(torch.ones(2, 3))])}
+    if "block_dim" in keys:
+        group["block_dim"] = keys["block_dim"]
+    with pytest.raises(InvalidInput, match=message):
+        BAS([group], **{key: value for key, value in keys.items() if key not in ("params", "block_dim")})
+
+
+def test_a_group_that_does_not_fit_leaves_the_optimizer_as_it_was():
+    optimizer = BAS([torch.nn.Parameter(torch.ones(2, 3))])
+    for group in (
+        {"params": [torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))]},
+        {"params": [torch.nn.Parameter(torch.ones(2, 2))], "block_dim": 2},
+        {"params": [torch.nn.Parameter(torch.ones(2, 2))], "algorithm": "lion"},
+    ):
+        with pytest.raises(InvalidInput):
+            optimizer.add_param_group(group)
+    assert len(optimizer.param_groups) == 1
+
+
+def test_a_sparse_gradient_is_refused_and_nothing_moves():
+    table = torch.nn.Embedding(5, 3, sparse=True)
+    other = torch.nn.Parameter(torch.ones(2))
+    other.grad = torch.ones(2)
+    optimizer = BAS([other, table.weight])
+    table(torch.tensor([1])).sum().backward()
+    with pytest.raises(InvalidInput, match="sparse=False"):
+        optimizer.step()
+    assert other.tolist() == [1.0, 1.0]
+    assert not optimizer.state
+
+
 @pytest.mark.parametrize(
     ("keys", "name"),
     [

@@ -1,3 +1,8 @@
+"""An agent from its making to its files: learning, predicting, bad input, faults and interruptions.
+
+Longer than the other files on purpose: all of it is tried on one small world, whose hook spoils a step.
+"""
+
 import inspect
 import signal
 import threading

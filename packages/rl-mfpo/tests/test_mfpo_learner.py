@@ -47,7 +47,10 @@ def jvp(f, point, tangent):
 
 
 class Reference:
-    """The update as the paper writes it: no split layers, no chunks, no row left out, one optimiser a network."""
+    """The update as the paper writes it: no split layers, no chunks, no row left out, one optimiser a network.
+
+    `update` is long on purpose: it is read beside the paper's algorithm, line by line.
+    """
 
     def __init__(self, learner):
         c = learner.config

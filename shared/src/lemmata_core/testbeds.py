@@ -104,8 +104,8 @@ class History:
         The steps after which the held-out data was scored; the last step is always among them.
     held_out_loss, held_out_accuracy : tuple of float
         One an evaluation.
-    seconds : float
-        Wall time of the run, evaluations included.
+    wall_time : float
+        Seconds, evaluations included.
     model : torch.nn.Module
         Trained; not part of equality.
     """
@@ -117,7 +117,7 @@ class History:
     evaluated: tuple[int, ...]
     held_out_loss: tuple[float, ...]
     held_out_accuracy: tuple[float, ...]
-    seconds: float = field(compare=False)
+    wall_time: float = field(compare=False)
     model: nn.Module = field(compare=False, repr=False)
 
     @property
@@ -197,11 +197,7 @@ def train(
         _set_learning_rate(optimizers, schedule(done - 1, steps, warmup, floor))
         inputs, targets = problem.sample(batches)
         loss = _cross_entropy(net(inputs), targets)
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), clip)
-        for optimizer in optimizers:
-            optimizer.step()
-        net.zero_grad(set_to_none=True)
+        _descend(loss, net, optimizers, clip)
         losses.append(loss.item())
         replaced = after_step(done, net, optimizers) if after_step is not None else None
         optimizers = optimizers if replaced is None else _as_tuple(replaced)
@@ -215,7 +211,7 @@ def train(
         evaluated=tuple(step for step, _ in scored),
         held_out_loss=tuple(score.loss for _, score in scored),
         held_out_accuracy=tuple(score.accuracy for _, score in scored),
-        seconds=time.perf_counter() - start,
+        wall_time=time.perf_counter() - start,
         model=net,
     )
 
@@ -232,6 +228,14 @@ def _set_learning_rate(optimizers: tuple[Optimizer, ...], factor: float) -> None
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
+
+
+def _descend(loss: Tensor, net: nn.Module, optimizers: tuple[Optimizer, ...], clip: float) -> None:
+    loss.backward()
+    nn.utils.clip_grad_norm_(net.parameters(), clip)
+    for optimizer in optimizers:
+        optimizer.step()
+    net.zero_grad(set_to_none=True)
 
 
 def _as_tuple(optimizers: Optimizers) -> tuple[Optimizer, ...]:

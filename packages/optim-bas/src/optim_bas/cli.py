@@ -139,7 +139,7 @@ def train(
             after_step=lambda *_: task.advance(),
         )
     per_parameter = state_bytes(made[0]).per_parameter
-    emit(Trained(optimizer, steps, history.loss, history.seconds, per_parameter), as_json=as_json)
+    emit(Trained(optimizer, steps, history.loss, history.wall_time, per_parameter), as_json=as_json)
 
 
 @dataclass(frozen=True)

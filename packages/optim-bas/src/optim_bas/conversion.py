@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lemmata_core import InvalidInput
 
-from optim_bas.blocks import as_matrix, block_amax, block_mean, block_runs, read_layout, runs, write_back
-from optim_bas.fp8 import FORMATS, encode_with, scale_of
+from optim_bas.blocks import as_matrix, block_amax, block_mean, read_layout
+from optim_bas.fp8 import FORMATS, scale_of
 from optim_bas.groups import GROUP_KEYS, check_overrides, parameter_name
 from optim_bas.sharding import is_dtensor, local, local_gradient, read_part
-from optim_bas.state import new_state
+from optim_bas.state import codes_of, encoded_state, new_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,28 +83,6 @@ def converted_state(state: Mapping[str, Any], shape: torch.Size, group: Mapping[
     return {"step": step, **encoded_state(state["exp_avg"], group), "exp_avg_sq": second}
 
 
-def encoded_state(m: Tensor, group: Mapping[str, Any]) -> dict[str, Tensor]:
-    """A momentum as a group keeps it: ``exp_avg``, and ``exp_avg_scale`` beside codes."""
-    dtype = group["momentum_dtype"]
-    if dtype not in FORMATS:
-        return {"exp_avg": m.to(dtype, copy=True).contiguous()}
-    layout = read_layout(m.shape, group["block"], group["block_dim"])
-    scale = scale_of(block_amax(m.float(), layout), dtype)
-    return {"exp_avg": _codes(m, layout, scale, dtype), "exp_avg_scale": scale}
-
-
-def _codes(m: Tensor, layout: Layout, scale: Tensor, dtype: torch.dtype) -> Tensor:
-    """The codes of a momentum, shape of it, for one scale a block."""
-    encoded = torch.zeros(layout.rows, layout.cols, dtype=torch.uint8, device=m.device)
-    if m.numel():
-        matrix, _ = as_matrix(m, layout)
-        for to, values, own in zip(runs(encoded, layout), runs(matrix, layout), block_runs(scale, layout)):
-            to.copy_(encode_with(values.float(), own, dtype, None))
-    code = torch.zeros(m.shape, dtype=torch.uint8, device=m.device)
-    write_back(code, encoded, layout)
-    return code
-
-
 def _converted_shard(state: Mapping[str, Any], param: Tensor, group: Mapping[str, Any]) -> dict[str, Any]:
     """`converted_state` of a sharded parameter: blocks that the sharding cuts are summed over their processes."""
     own = new_state(param, group)
@@ -131,7 +109,7 @@ def _converted_shard(state: Mapping[str, Any], param: Tensor, group: Mapping[str
     scale = scale_of(amax, dtype)
     local(own["exp_avg_scale"]).copy_(scale.view(kept.shape))
     rows = scale if part.owner is None else scale[part.owner]
-    local(own["exp_avg"]).copy_(_codes(m, part.layout, rows, dtype))
+    local(own["exp_avg"]).copy_(codes_of(m, part.layout, rows, dtype))
     return own
 
 

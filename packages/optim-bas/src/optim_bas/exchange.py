@@ -20,6 +20,7 @@ from optim_bas.adamw import step_adamw_group
 from optim_bas.blocks import Layout, block_runs, runs, write_back
 from optim_bas.paths import Item, works_of
 from optim_bas.signs import majority, pack_bits, unpack_bits
+from optim_bas.state import decoded_momentum, encoded_state
 from optim_bas.tiles import TILE_ENTRIES, step_work, tiles, write_weights
 
 if TYPE_CHECKING:
@@ -103,6 +104,17 @@ class _Sent:
     signs: Tensor
     sizes: Tensor
     zeros: bool = False
+
+
+def check_exchange(exchange: object) -> None:
+    """Refuse what is no `SignExchange`.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if not isinstance(exchange, SignExchange):
+        raise InvalidInput.argument("exchange", expected="None or a SignExchange", got=exchange)
 
 
 def step_exchanged(optimizer: BAS) -> None:
@@ -318,9 +330,6 @@ def _average_gradients(params: Sequence[Tensor], workers: int, group: Any) -> No
 
 def average_momenta(optimizer: BAS) -> None:
     """The work of `BAS.average_momentum`."""
-    from optim_bas.conversion import encoded_state
-    from optim_bas.state import decoded_momentum
-
     exchange: SignExchange = optimizer.exchange
     workers = exchange.workers
     for param_group in optimizer.param_groups:

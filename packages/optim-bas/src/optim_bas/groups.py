@@ -75,22 +75,6 @@ def check_overrides(keys: Iterable[str]) -> None:
             raise InvalidInput.argument(key, expected=f"one of {', '.join(sorted(known))}", got="no option of BAS")
 
 
-def checked_exchange(exchange: Any) -> Any:
-    """The exchange, if it is one or None.
-
-    Raises
-    ------
-    InvalidInput
-    """
-    if exchange is None:
-        return None
-    from optim_bas.exchange import SignExchange
-
-    if not isinstance(exchange, SignExchange):
-        raise InvalidInput.argument("exchange", expected="None or a SignExchange", got=exchange)
-    return exchange
-
-
 def check_whole(tensors: list[Tensor]) -> None:
     """Refuse sharded parameters beside an exchange: their gradients are summed already.
 

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from optim_bas.adamw import adamw_state, step_adamw_group
+from optim_bas.exchange import average_momenta, check_exchange, step_exchanged
 from optim_bas.groups import (
     GROUP_KEYS,
     check_group,
     check_iterable,
     check_unsupported,
     check_whole,
-    checked_exchange,
     parameter_name,
 )
 from optim_bas.paths import Item, step_items
@@ -129,7 +129,9 @@ class BAS(torch.optim.Optimizer):
             **GROUP_KEYS,
         }
         check_iterable(params)
-        self.exchange = checked_exchange(exchange)
+        if exchange is not None:
+            check_exchange(exchange)
+        self.exchange = exchange
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -214,8 +216,6 @@ class BAS(torch.optim.Optimizer):
         for group in self.param_groups:
             _check_gradients(group, self.state)
         if self.exchange is not None:
-            from optim_bas.exchange import step_exchanged
-
             step_exchanged(self)
             return
         position = 0
@@ -263,8 +263,6 @@ class BAS(torch.optim.Optimizer):
             raise InvalidInput.argument(
                 "exchange", expected="an optimizer made with exchange=SignExchange()", got="none"
             )
-        from optim_bas.exchange import average_momenta
-
         with torch.no_grad():
             average_momenta(self)
 

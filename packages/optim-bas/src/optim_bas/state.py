@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from lemmata_core import InvalidInput
 
-from optim_bas.blocks import as_matrix, block_runs, read_layout, runs, write_back
-from optim_bas.fp8 import FORMATS, decode
+from optim_bas.blocks import Layout, as_matrix, block_amax, block_runs, read_layout, runs, write_back
+from optim_bas.fp8 import FORMATS, decode, encode_with, scale_of
 from optim_bas.groups import check_group, parameter_name
 from optim_bas.sharding import block_zeros, is_dtensor
 
@@ -75,6 +75,28 @@ def decoded_momentum(param: Tensor, state: Mapping[str, Any], group: Mapping[str
     whole = torch.zeros(param.shape, device=stored.device)
     write_back(whole, m, layout)
     return whole
+
+
+def encoded_state(m: Tensor, group: Mapping[str, Any]) -> dict[str, Tensor]:
+    """A momentum as a group keeps it: ``exp_avg``, and ``exp_avg_scale`` beside codes."""
+    dtype = group["momentum_dtype"]
+    if dtype not in FORMATS:
+        return {"exp_avg": m.to(dtype, copy=True).contiguous()}
+    layout = read_layout(m.shape, group["block"], group["block_dim"])
+    scale = scale_of(block_amax(m.float(), layout), dtype)
+    return {"exp_avg": codes_of(m, layout, scale, dtype), "exp_avg_scale": scale}
+
+
+def codes_of(m: Tensor, layout: Layout, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """The codes of a momentum, shape of it, for one scale a block."""
+    encoded = torch.zeros(layout.rows, layout.cols, dtype=torch.uint8, device=m.device)
+    if m.numel():
+        matrix, _ = as_matrix(m, layout)
+        for to, values, own in zip(runs(encoded, layout), runs(matrix, layout), block_runs(scale, layout)):
+            to.copy_(encode_with(values.float(), own, dtype, None))
+    code = torch.zeros(m.shape, dtype=torch.uint8, device=m.device)
+    write_back(code, encoded, layout)
+    return code
 
 
 def check_state(param: Tensor, state: Mapping[str, Any], group: Mapping[str, Any], name: str) -> None:

@@ -203,7 +203,7 @@ def train(
     for step, loss in zip(history.evaluated, history.held_out_loss):
         typer.echo(f"step {step:>6}  held-out loss {loss:.4f} {problem.unit}")
     typer.echo(
-        f"{optimizer} at {rate:g}: {history.loss:.4f} {problem.unit} after {steps} steps, {history.seconds:.1f} s"
+        f"{optimizer} at {rate:g}: {history.loss:.4f} {problem.unit} after {steps} steps, {history.wall_time:.1f} s"
     )
 
 
@@ -218,5 +218,5 @@ def history_fields(history: Any, optimizer: str, lr: float) -> dict[str, Any]:
         "evaluated": list(history.evaluated),
         "held_out_loss": list(history.held_out_loss),
         "accuracy": history.accuracy,
-        "wall_time": history.seconds,
+        "wall_time": history.wall_time,
     }
