@@ -1,4 +1,7 @@
-"""``lap-warmstart`` on the command line. Exit codes: 0 optimal, 1 infeasible or not certified, 2 bad input."""
+"""``lap-warmstart`` on the command line.
+
+Exit codes: 0 optimal, 1 infeasible or not certified, 2 bad input, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from zipfile import BadZipFile
 
 import typer
 from lemmata_core import InvalidInput
-from lemmata_core.cli import JsonOption, app, emit
+from lemmata_core.cli import FAILED, JsonOption, app, emit
 from lemmata_core.files import atomic_write
 
 # What NumPy and SciPy raise for files that are cut short, damaged or forged.
@@ -108,7 +111,7 @@ def solve(
         )
     except lw.Infeasible as err:
         typer.echo(f"infeasible: {err}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(FAILED) from None
     if out is not None:
         with atomic_write(out) as handle:
             handle.write(r.to_json())
@@ -116,7 +119,7 @@ def solve(
     emit(
         {
             "status": r.status, "objective": r.objective, "pairs": pairs if as_json else len(pairs),
-            "unmatched_rows": r.n_unmatched_rows, "method": r.method, "seconds": r.wall_time,
+            "unmatched_rows": r.n_unmatched_rows, "method": r.method, "wall_time": r.wall_time,
         },
         as_json=as_json,
     )  # fmt: skip
@@ -134,7 +137,7 @@ def certify(
     c = lw.certify(read_cost(file), read_result(answer))
     emit(c, as_json=as_json)
     if not c.optimal:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 @cli.command()
@@ -208,7 +211,7 @@ def warmup() -> None:
             lw.solve(cost.astype(dtype), warm_start=r)
             lw.certify(cost.astype(dtype), r)
         lw.solve(rng.random((120, 130)).astype(dtype), unmatched_cost=0.05)
-    emit({"seconds": time.perf_counter() - begin})
+    emit({"wall_time": time.perf_counter() - begin})
 
 
 @cli.command()

@@ -92,7 +92,7 @@ def choose(
             return None
         warm_start = bundled()
     prediction = warm.read(warm_start, p, minima) if known is None else known
-    run.stats["predict_time"] = prediction.seconds
+    run.stats["predict_time"] = prediction.predict_time
     run.stats["notes"] = prediction.notes
     v = tame(p, feasible_columns(p, prediction), *span(p, minima))
     if fallback == "none":

@@ -112,7 +112,8 @@ def solve(
         and on_infeasible == "raise"
         and fallback == "bound"
     ):
-        # The ordinary call of the ordinary array, without the checks that it cannot fail.
+        # The ordinary call of the ordinary array, without the checks that it cannot fail; in place, since one more call
+        # is 1 - 3 % of a 10 x 10 solve.
         r = None
         if unmatched_cost is None:
             if cost.shape[0] <= cost.shape[1] and cost.shape[0] < SMALL:

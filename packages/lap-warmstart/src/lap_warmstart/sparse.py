@@ -221,7 +221,7 @@ def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) ->
         np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
     low, top = (float(graph.val.min()), float(graph.val.max())) if graph.val.size else (0.0, 0.0)
     v = tame(p, clip_columns(p, passes.finite(v)), low, top)
-    run.stats.update(predict_time=prediction.seconds, notes=prediction.notes, seed="warm")
+    run.stats.update(predict_time=prediction.predict_time, notes=prediction.notes, seed="warm")
     if fallback == "none":
         return v
     if fallback == "density":
