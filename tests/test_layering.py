@@ -40,7 +40,7 @@ CORE_IMPORTS = {
     "testbed_data": {"numpy", "sklearn", "torch"},
     "testbed_nets": {"torch"},
     "testbeds": {"numpy", "torch"},
-    "timing": {"numpy"},
+    "timing": {"numba", "numpy"},
 }
 CORE_LOADS = {
     "check": {"numpy"},

@@ -41,21 +41,25 @@ def skip_next(mark: Example) -> None:
 
 
 def run_commands(example: Example) -> None:
-    # The commands of this environment come first, as they do for a reader who has activated it.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     for command in readme.Block("console", str(example.parsed), example.line).commands:
         start = readme.moment()
-        done = subprocess.run(  # noqa: S602 - what a reader would paste into a shell
-            command,
-            shell=True,
-            env=os.environ | {"PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=readme.SECONDS * readme.PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        run_command(command, readme.SECONDS * readme.PATIENCE)
         assert readme.spent(start) < readme.SECONDS, command
+
+
+def run_command(command: str, patience: float) -> None:
+    # The commands of this environment come first, as they do for a reader who has activated it.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(  # noqa: S602 - what a reader would paste into a shell
+        command,
+        shell=True,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=patience,
+        check=False,
+    )
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
 
 
 SYBIL = Sybil(parsers=[PythonCodeBlockParser(), CodeBlockParser("console", run_commands), no_test])
@@ -78,6 +82,37 @@ def test_its_blocks_run(path, tmp_path, monkeypatch, subtests):
         if example.region.evaluator is not run_commands:
             seconds += readme.spent(start)
     assert seconds < readme.SECONDS
+
+
+SLOW_BLOCKS = [
+    pytest.param(block, id=f"{path.relative_to(ROOT)}:{block.line}")
+    for path in READMES
+    for block in readme.blocks(path.read_text(encoding="utf-8"))
+    if block.skip.startswith("slow: ")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("block", SLOW_BLOCKS)
+def test_a_block_that_takes_minutes_runs_too(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert block.commands, "only commands may be slow"
+    for command in block.commands:
+        run_command(command, 1800.0)
+
+
+# Why a block is run by no test here; each is run in a form that a test can bear by what its reason names.
+NEVER_RUN = re.compile(
+    r"slow: .+|(changes|needs|of) .+tests/\S+ .+|needs .+ tests run it"
+    r"|sets up the environment that the tests run in|(minutes, and )?NAME stands for a package|.+`\.ci/run` runs them"
+)
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_block_that_nobody_runs_has_one_of_few_reasons(path):
+    skipped = [block.skip for block in readme.blocks(path.read_text(encoding="utf-8")) if block.skip]
+    assert [reason for reason in skipped if not NEVER_RUN.fullmatch(reason)] == []
 
 
 @pytest.mark.parametrize("path", READMES, ids=lambda path: str(path.relative_to(ROOT)))

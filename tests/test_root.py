@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lemmata_tools.lock import read_pins
+from lemmata_tools.readme import install_line
 from lemmata_tools.release import sections
 from lemmata_tools.workspace import members
 from packaging.requirements import Requirement
@@ -74,7 +75,9 @@ def test_every_list_has_the_package(member):
     assert name in names(PYPROJECT["project"]["dependencies"])
     assert PYPROJECT["tool"]["uv"]["sources"][name] == {"workspace": True}
     assert any(f.startswith(f"packages/{name}/src") for f in PYPROJECT["tool"]["mypy"]["files"])
-    assert re.search(rf"^\| \[{name}\]\(packages/{name}\) \| .+ \| `{name}\b", read("README.md"), re.MULTILINE)
+    row = re.search(rf"^\| \[{name}\]\(packages/{name}\) \| .+ \| `(\S+)` \|$", read("README.md"), re.MULTILINE)
+    assert row
+    assert Requirement(row[1]) == install_line(read(f"packages/{name}/README.md"), name)
     assert f"\n      - {name}: packages/{name}.md\n" in read("mkdocs.yml")
     assert f"::: {member.module}\n" in read(f"docs/packages/{name}.md")
 
@@ -96,6 +99,13 @@ def test_a_distribution_has_the_common_form(member):
     assert build == {"requires": ["uv_build>=0.9,<0.14"], "build-backend": "uv_build"}
     assert (member.source / "py.typed").is_file()
     assert (member.folder / "README.md").is_file()
+
+
+@pytest.mark.parametrize("member", MEMBERS.values(), ids=lambda m: m.name)
+def test_a_distribution_names_the_pythons_that_the_workflow_tries(member):
+    matrix = re.search(r"^ +python: \[(.+)\]$", read(".github/workflows/tests.yml"), re.MULTILINE)
+    tried = [f"Programming Language :: Python :: {version}" for version in re.findall(r"3\.\d+", matrix[1])]
+    assert [c for c in member.data["project"]["classifiers"] if ":: Python :: 3." in c] == tried
 
 
 @pytest.mark.parametrize("member", PACKAGES, ids=lambda m: m.name)

@@ -1,12 +1,10 @@
 """Bounds between distributions, and the lowest versions that packages declare."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from lemmata_tools import readme
+from lemmata_tools.clean import Environment
 from lemmata_tools.workspace import CORE, members
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -44,10 +42,6 @@ def test_every_dependency_has_a_floor(member):
 @pytest.mark.parametrize("member", [MEMBERS[CORE], *LIGHT], ids=lambda m: m.name)
 def test_the_lowest_versions_work(member, tmp_path):
     """The README's example runs on the oldest versions that the package says it accepts."""
-    env = {k: v for k, v in os.environ.items() if k not in {"VIRTUAL_ENV", "PYTHONPATH"}}
-    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, "env"], cwd=tmp_path, env=env, check=True)
-    python = tmp_path / "env" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    install = ["uv", "pip", "install", "--quiet", "--no-config", "--resolution", "lowest-direct", "--python", python]
-    folders = [ROOT / "shared"] if member.name == CORE else [ROOT / "shared", member.folder]
-    subprocess.run([*install, *folders], cwd=tmp_path, env=env, check=True)
-    assert readme.run(member.folder / "README.md", python, console=False) == []
+    environment = Environment.make(tmp_path / "env")
+    environment.install("--resolution", "lowest-direct", *dict.fromkeys([MEMBERS[CORE].folder, member.folder]))
+    assert readme.run(member.folder / "README.md", environment.python, console=False) == []

@@ -1,50 +1,39 @@
 """Each distribution built, and installed alone: nothing comes along that it did not ask for."""
 
 import functools
-import json
-import os
-import subprocess
-import sys
+import re
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
 
 import pytest
 from lemmata_tools import readme
+from lemmata_tools.clean import Environment, run
 from lemmata_tools.lock import read_pins
-from lemmata_tools.workspace import CORE, members
+from lemmata_tools.release import WORKSPACE_COMMAND
+from lemmata_tools.workspace import CORE, Member, members
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = members(ROOT)
 
-# Prints what the environment holds: for each distribution its name and what it requires where it stands.
-LIST = """
-import importlib.metadata as m, json
-print(json.dumps({d.metadata["Name"]: d.requires or [] for d in m.distributions()}))
-"""
-
-
-def run(*command, cwd: Path) -> str:
-    env = {k: v for k, v in os.environ.items() if k not in {"VIRTUAL_ENV", "PYTHONPATH"}}
-    done = subprocess.run(list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+# A distribution without a command line of its own, and why.
+NO_COMMAND_LINE = {CORE: "a library: what it offers for command lines is seen in those of the packages"}
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("wheels")
-    run("uv", "build", "--quiet", "--all-packages", "--wheel", "--out-dir", folder, cwd=ROOT)
+    run(["uv", "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(folder)], ROOT)
     return {str(canonicalize_name(path.name.partition("-")[0])): path for path in folder.glob("*.whl")}
 
 
-def closure(name: str, requires: dict[str, list[str]]) -> set[str]:
-    """What `name` brings along, by the metadata of what is installed, extras included where they are asked for."""
+def closure(wanted: Requirement, requires: dict[str, list[str]]) -> set[str]:
+    """What `wanted` brings along, by the metadata of what is installed, extras included where they are asked for."""
     known = {canonicalize_name(key): value for key, value in requires.items()}
     seen: set[tuple[str, str]] = set()
-    waiting = [(str(canonicalize_name(name)), "")]
+    waiting = [(str(canonicalize_name(wanted.name)), extra) for extra in ("", *wanted.extras)]
     while waiting:
         current, extra = waiting.pop()
         if (current, extra) in seen:
@@ -62,7 +51,8 @@ def test_the_closure_follows_extras_and_markers():
         "b": ["e; extra == 'x'", "f; extra == 'z'"],
         "e": ["a"],
     }
-    assert closure("a", requires) == {"a", "b", "e"}
+    assert closure(Requirement("a"), requires) == {"a", "b", "e"}
+    assert closure(Requirement("a[y]"), requires) == {"a", "b", "d", "e"}
 
 
 def test_there_is_a_wheel_for_every_member(wheels):
@@ -85,7 +75,15 @@ def test_a_wheel_holds_the_package_and_no_more(wheels, member):
 
 
 # The core is small and quick; a package brings compilers, solvers or torch.
-ALONE = [pytest.param(name, marks=() if name == CORE else pytest.mark.slow, id=name) for name in MEMBERS]
+ALONE = [pytest.param(member, marks=() if member.name == CORE else pytest.mark.slow) for member in MEMBERS.values()]
+
+
+def page(member: Member) -> Path:
+    return member.folder / "README.md"
+
+
+def scripts(member: Member) -> list[str]:
+    return list(member.data["project"].get("scripts", {}))
 
 
 @functools.cache
@@ -93,16 +91,35 @@ def pins() -> str:
     return "\n".join(read_pins((ROOT / "pyproject.toml").read_text(encoding="utf-8"))) + "\n"
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_installed_alone_it_brings_its_own_dependencies_and_runs_its_example(wheels, name, tmp_path):
-    run("uv", "venv", "--quiet", "--python", sys.executable, "env", cwd=tmp_path)
-    python = tmp_path / "env" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+def test_what_has_no_command_line_says_why():
+    assert {member.name for member in MEMBERS.values() if not scripts(member)} == set(NO_COMMAND_LINE)
+
+
+@pytest.mark.parametrize("member", MEMBERS.values(), ids=lambda m: m.name)
+def test_a_readme_says_how_to_install_it_and_how_its_command_is_used(member):
+    text = page(member).read_text(encoding="utf-8")
+    assert readme.install_line(text, member.name).extras <= set(member.data["project"].get("optional-dependencies", {}))
+    shown = {command for block in readme.blocks(text) if not block.skip for command in block.commands}
+    for script in scripts(member):
+        assert [command for command in shown if re.search(rf"(^|\| ){script} ", command)]
+
+
+@pytest.mark.parametrize("member", ALONE, ids=lambda m: m.name)
+def test_installed_alone_it_brings_its_own_dependencies_and_does_what_its_readme_shows(wheels, member, tmp_path):
+    """The README's code with the package alone, its commands with the extras that it says they need."""
+    environment = Environment.make(tmp_path / "env")
     (tmp_path / "pins.txt").write_text(pins(), encoding="utf-8")
-    install = ["uv", "pip", "install", "--quiet", "--no-config", "--python", python, "--constraint", "pins.txt"]
     # The core comes from the wheel beside it, as it would from an index.
-    run(*install, "--find-links", wheels[name].parent, wheels[name], cwd=tmp_path)
-    installed = json.loads(run(python, "-I", "-c", LIST, cwd=tmp_path))
-    assert {str(canonicalize_name(key)) for key in installed} == closure(name, installed)
-    ours = {str(canonicalize_name(key)) for key in installed} & set(MEMBERS)
-    assert ours == {name, CORE}
-    assert readme.run(MEMBERS[name].folder / "README.md", python, console=False) == []
+    options = ["--find-links", wheels[member.name].parent, "--constraint", tmp_path / "pins.txt"]
+    for wanted, commands in readme.trials(page(member).read_text(encoding="utf-8"), member.name):
+        environment.install(f"{wanted} @ {wheels[member.name].as_uri()}", *options)
+        installed = environment.distributions()
+        assert {str(canonicalize_name(key)) for key in installed} == closure(wanted, installed)
+        ours = {str(canonicalize_name(key)) for key in installed} & set(MEMBERS)
+        assert ours == {member.name, CORE}
+        without = {WORKSPACE_COMMAND} - set(scripts(member))
+        assert readme.run(page(member), environment.python, console=commands, without=without) == []
+    for script in scripts(member):
+        command = environment.python.with_name(script)
+        assert script in run([str(command), "--help"], tmp_path)
+        assert str(member.version) in run([str(command), "--version"], tmp_path)

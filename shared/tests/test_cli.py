@@ -23,6 +23,15 @@ class Answer:
     gap: float = math.nan
 
 
+class DoublyMeantError(Exception):
+    """What typer 0.20 makes of a mistyped command beside click 8.5."""
+
+    exit_code = 2
+
+    def format_message(self) -> str:
+        return "No such command 'sovle'. Did you mean 'solve'? Did you mean 'solve'?"
+
+
 made = app("lemmata-core", "Tries the scaffold.")
 
 
@@ -35,6 +44,7 @@ def solve(number: int, as_json: JsonOption = False) -> None:
         3: KeyboardInterrupt(),
         4: PermissionError(13, "Permission denied", "there.txt"),
         5: OSError("odd"),
+        7: DoublyMeantError(),
     }
     if number in errors:
         raise errors[number]
@@ -57,6 +67,7 @@ def other() -> None:
         (["solve", "4"], 2, "error: there.txt: Permission denied\n"),
         (["solve", "5"], 2, "error: odd\n"),
         (["solve", "6"], 3, "error: nothing to do\n"),
+        (["solve", "7"], 2, "error: No such command 'sovle'. Did you mean 'solve'?\n"),
         (["sovle"], 2, "error: No such command 'sovle'. Did you mean 'solve'?\n"),
         (["solve"], 2, "error: Missing argument"),
     ],

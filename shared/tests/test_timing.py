@@ -1,12 +1,13 @@
 import gc
 import math
+import sys
 import time
 
 import numpy as np
 import pytest
 from lemmata_core import InvalidInput
 from lemmata_core.progress import Progress
-from lemmata_core.timing import Benchmark, PairedTiming, Ratio, growth, paired
+from lemmata_core.timing import Benchmark, PairedTiming, Ratio, growth, paired, preparation
 from scipy import stats
 
 
@@ -81,3 +82,23 @@ def test_a_ratio_is_made_from_a_timing():
     assert (row.ratio, row.low, row.high, row.bar, row.aim) == (0.5, 0.4, 0.6, 0.8, None)
     assert Benchmark("x/y", lambda progress: [row]).run(Progress())[0] is row
     assert math.isnan(PairedTiming(1, 1, 1, 1, 1, 1).a_process_seconds)
+
+
+def test_compiling_is_told_from_running():
+    numba = pytest.importorskip("numba")
+    kernel = numba.njit(lambda n: n + 1)
+    with preparation() as first:
+        start = time.perf_counter()
+        kernel(1)
+        took = time.perf_counter() - start
+    assert 0 < first.seconds <= took
+    with preparation() as again:
+        kernel(1)
+    assert again.seconds == 0
+
+
+def test_without_numba_nothing_is_prepared(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba.core", None)
+    with preparation() as found:
+        pass
+    assert found.seconds == 0

@@ -3,8 +3,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from lemmata_core import InvalidInput
 from lemmata_tools import readme
-from lemmata_tools.readme import Block, blocks, python_script, run
+from lemmata_tools.readme import Block, blocks, install_line, python_script, run, trials
 
 TEXT = textwrap.dedent(
     """\
@@ -110,3 +111,28 @@ def test_what_computes_too_long_is_a_problem(tmp_path, monkeypatch):
 @pytest.mark.parametrize("fence", ["```python title=x", "```bash", "~~~python"])
 def test_other_fences_are_left_alone(fence):
     assert blocks(f"{fence}\nx\n{fence[:3]}\n") == []
+
+
+INSTALL = "```console\n$ pip install 'zz[a,b]'  # all\n$ pip install zz\n```\n```console\n$ zz run\n```\n"
+
+
+def test_what_to_install_first_is_the_first_line_that_names_it():
+    assert str(install_line(INSTALL, "zz")) == "zz[a,b]"
+    assert str(install_line("```console\n$ pip install other zz\n```\n", "zz")) == "zz"
+
+
+def test_a_readme_that_does_not_say_how_to_install_is_refused():
+    with pytest.raises(InvalidInput, match="pip install yy"):
+        install_line(INSTALL, "yy")
+
+
+def test_code_is_tried_without_extras_and_commands_with_those_of_the_readme():
+    assert [(str(wanted), commands) for wanted, commands in trials(INSTALL, "zz")] == [("zz", False), ("zz[a,b]", True)]
+    plain = INSTALL.replace("[a,b]", "")
+    assert [(str(wanted), commands) for wanted, commands in trials(plain, "zz")] == [("zz", True)]
+
+
+def test_commands_of_what_is_not_there_are_left_out(tmp_path):
+    text = "```console\n$ no-such-command list\n$ true\n$ false\n```\n"
+    (problem,) = run(write(tmp_path, text), Path(sys.executable), without={"no-such-command"})
+    assert "$ false: exit code 1" in problem

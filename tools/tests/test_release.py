@@ -228,7 +228,7 @@ def test_the_wheel_is_built_and_tried(checkout):
     code, out = run(checkout, bump="minor", dry_run=True)
     assert code == 0, out
     assert "built zz_sample-0.2.0-py3-none-any.whl and zz_sample-0.2.0.tar.gz" in out
-    assert "README's example runs in a clean environment" in out
+    assert "README's example and commands run in a clean environment" in out
     assert "1 claims at scale smoke" in out
     assert "1 hold" in out
     assert state(checkout) == before

@@ -213,6 +213,7 @@ def test_two_runs_do_not_share_a_folder(demo):
 
 
 def test_a_dask_cluster_of_two_workers_gives_the_same_results(demo):
+    pytest.importorskip("distributed")  # an extra of the core
     environment = demo.environment()
     address_file = demo.folder / "scheduler.json"
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment, "cwd": demo.folder}

@@ -136,6 +136,15 @@ def test_entries_without_a_path_lower_the_rank(normal):
         SignalTensorProduct(1, 1).load_path_weights(W)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e99])
+def test_path_weights_of_any_size_are_fitted_alike(normal, scale):
+    product = SignalTensorProduct(2, 2, 2, weights="path", dtype=torch.float64)
+    W = normal(0, 3, 3, 3)
+    assert product.load_path_weights(scale * W, rank=2) == pytest.approx(product.load_path_weights(W, rank=2), rel=1e-6)
+    product.load_path_weights((scale * W).requires_grad_())
+    assert torch.allclose(product.path_weights() / scale, product.path_weights().sign() * W.abs(), atol=1e-9)
+
+
 @pytest.mark.parametrize("weights", ["none", "degree", "path"])
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_an_empty_batch_has_an_empty_product(weights, transform):

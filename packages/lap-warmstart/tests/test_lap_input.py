@@ -45,6 +45,8 @@ BAD = [
     ([[1.0]], {"on_infeasible": "magic"}, "on_infeasible"),
     ([[1.0]], {"unmatched_cost": nan}, "unmatched_cost"),
     ([[1.0]], {"unmatched_cost": "x"}, "unmatched_cost"),
+    ([[1.0]], {"unmatched_cost": "3"}, "unmatched_cost"),
+    ([[1.0]], {"unmatched_cost": True}, "unmatched_cost"),
     ([[1.0]], {"unmatched_cost": 10**400}, "unmatched_cost"),
     ([[1.0]], {"warm_start": [10**400]}, "warm_start"),
     ([[1.0]], {"warm_start": RowDuals([1.0, 2.0])}, "shape"),

@@ -202,3 +202,54 @@ def test_an_environment_needs_no_more_than_a_round():
     run = play(AnytimeCOCO(BALL), Plain(), 10)
     assert run.rounds == 10
     assert run.status == "complete"
+
+
+@pytest.mark.parametrize("kind", [AnytimeCOCO, DynamicCOCO, OptimisticCOCO])
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-200])
+def test_gradients_too_small_to_step_by_are_none(kind, size):
+    learner = kind(BALL)
+    for _ in range(3):
+        learner.predict()
+        learner.update(np.full(3, size), 1.0, [0.0, 0.0, 1.0])
+    assert np.isfinite(learner.predict()).all()
+    assert np.isfinite(learner.certificate().regret_upper)
+
+
+@pytest.mark.parametrize("kind", [AnytimeCOCO, DynamicCOCO, OptimisticCOCO])
+def test_a_text_is_no_violation(kind):
+    learner = kind(BALL)
+    learner.predict()
+    with pytest.raises(InvalidInput, match="violation: expected"):
+        learner.update([0.0, 0.0, 1.0], "3", [0.0, 0.0, 1.0])
+
+
+def test_the_optimistic_learner_refuses_what_its_products_cannot_hold():
+    learner = OptimisticCOCO(BALL)
+    for name, call in {
+        "cost_grad": lambda: learner.update([0.0, 0.0, 1e61]),
+        "violation": lambda: learner.update([0.0, 0.0, 1.0], 1e61, [0.0, 0.0, 1.0]),
+        "violation_grad": lambda: learner.update([0.0, 0.0, 1.0], 1.0, [0.0, 0.0, 1e61]),
+        "hint.a": lambda: learner.predict(Hint(a=[0.0, 0.0, 1e61])),
+        "lipschitz": lambda: OptimisticCOCO(BALL, lipschitz=1e61),
+    }.items():
+        learner.predict()
+        with pytest.raises(InvalidInput, match=f"^{name}: expected"):
+            call()
+
+
+@pytest.mark.parametrize("size", [1e-59, 1.0, 1e59])
+def test_the_optimistic_learner_stays_finite_where_no_point_is_feasible(size):
+    learner = OptimisticCOCO(BALL, hints=hints.Last())
+    for t in range(60):
+        x = learner.predict()
+        assert np.isfinite(x).all()
+        a = size * np.eye(3)[t % 3]
+        learner.update(-a, size * 10.0, a)
+    assert not np.isnan(learner.certificate().regret_upper)
+
+
+def test_no_constraints_are_met():
+    learner = OptimisticCOCO(BALL)
+    learner.predict()
+    learner.update([0.0, 0.0, 1.0], [])
+    assert np.isfinite(learner.certificate().regret_upper)

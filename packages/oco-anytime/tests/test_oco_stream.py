@@ -104,7 +104,10 @@ def test_run_compare_and_project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = _cli("run", "nsfnet", "--rounds", "200", "--out", "r.npz", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["rounds"] == 200
+    printed = json.loads(done.stdout)
+    assert printed["rounds"] == 200
+    assert printed["seconds"] > 0
+    assert printed["kernel_seconds"] >= 0
     assert (tmp_path / "r.npz").exists()
     assert not (tmp_path / "r.npz.checkpoint").exists()
     done = _cli(

@@ -59,6 +59,8 @@ def test_a_row_of_zeros_stays_where_it_is_with_eps_zero(fused):
     assert torch.equal(w[[0, 2]], before[[0, 2]])
     assert torch.isfinite(w).all()
     assert torch.equal(row_normalize(torch.tensor([[0.0, 0.0], [3.0, 4.0]]), eps=0.0)[0], torch.zeros(2))
+    # a floor that float32 cannot hold
+    assert row_normalize(torch.tensor([[3.0, 4.0]]), eps=1e300).abs().max() < 1e-30
 
 
 @pytest.mark.parametrize("algorithm", ["rmnp", "adamw"])

@@ -134,9 +134,10 @@ def test_fused_false_never_touches_the_kernel(monkeypatch):
 def test_without_numba_the_plain_path_is_taken_and_fused_true_is_refused(monkeypatch):
     import optim_rmnp.groups
     import optim_rmnp.optimizer
+    import optim_rmnp.paths
     from lemmata_core import InvalidInput
 
-    for module in (optim_rmnp.groups, optim_rmnp.optimizer):
+    for module in (optim_rmnp.groups, optim_rmnp.optimizer, optim_rmnp.paths):
         monkeypatch.setattr(module, "native_available", lambda: False)
     assert torch.equal(run(2, None), run(2, False))
     with pytest.raises(InvalidInput, match=r"fused.*numba"):

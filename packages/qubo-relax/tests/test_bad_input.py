@@ -54,6 +54,7 @@ from qubo_relax import problems as P  # noqa: N812
         (lambda: P.Knapsack([1], [1], 3).qubo("price", penalty=3.0), "penalty"),
         (lambda: P.Knapsack([1], [1], 3).qubo(margin=-1.0), "margin"),
         (lambda: P.Knapsack([1], [1], 3).qubo(concavity=-1.0), "concavity"),
+        (lambda: P.Knapsack([1], [1], "3"), "capacity"),
         (lambda: qr.LinearConstraint([1], "<", 1), "sense"),
         (lambda: qr.LinearConstraint([np.nan], "<=", 1), "a:"),
         (lambda: qr.verify_conditions(qr.Qubo([1.0], [[0.0]])), "constraints"),

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from lemmata_core import InvalidInput, Scale
-from riemann_fair import claims, load_graph, modified_sbm
+from riemann_fair import claims, fairness_report, load_graph, modified_sbm
 from riemann_fair.cli import main
 from riemann_fair.files import read_edges, read_group_table, read_labels
 from typer.testing import CliRunner
@@ -41,6 +41,16 @@ def test_cluster_writes_labels_and_the_report(folder):
     page = (out / "report.html").read_text()
     assert "Drawn by lot." in page
     assert "<svg" in page
+
+
+def test_without_matplotlib_the_page_has_its_tables_and_says_what_is_missing(monkeypatch):
+    report = fairness_report(np.ones((4, 4)) - np.eye(4), [0, 0, 1, 1], ["a", "b", "a", "b"])
+    assert "<svg" in report.to_html()
+    monkeypatch.setattr("riemann_fair.report.find_spec", lambda name: None)
+    page = report.to_html()
+    assert "<svg" not in page
+    assert page.count("<table") == 2
+    assert "riemann-fair[plot]" in page
 
 
 def test_report_on_any_labels_agrees_with_the_first(folder):

@@ -105,6 +105,8 @@ def test_lengths_that_do_not_agree(cliques):
         balance([-1, -1], [0, 1])
     with pytest.raises(InvalidInput, match="groups: expected a known group"):
         fairness_report(None, [-1, 0, 0], ["a", None, None])
+    with pytest.raises(InvalidInput, match="labels"):
+        fairness_report(None, [[0.0], [0.0, 1.0]], ["a", "b"])
 
 
 def test_the_block_models_probabilities():

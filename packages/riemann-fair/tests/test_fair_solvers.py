@@ -106,7 +106,9 @@ def test_a_full_history_restarts_and_still_converges(monkeypatch):
     exact = fair_embedding(graph.affinity, graph.groups, 4, solver="dense").eigenvalues
     whole = fast_lanczos._Run.__init__
     monkeypatch.setattr(
-        fast_lanczos._Run, "__init__", lambda self, op, full, capacity, *found: whole(self, op, full, 24, *found)
+        fast_lanczos._Run,
+        "__init__",
+        lambda self, op, tiles, full, capacity, *found: whole(self, op, tiles, full, 24, *found),
     )
     for tol in (1e-4, 1e-8):
         found = fast_lanczos.fast_lanczos(op, 3, tol, None, np.random.default_rng(0))
@@ -233,18 +235,42 @@ def test_weighted_regularised_and_soft(dtype, solver):
 
 
 @pytest.mark.parametrize("weights", [False, True])
-def test_sorting_nodes_by_degree_changes_nothing(weights, monkeypatch):
-    from riemann_fair import fast_lanczos
+@pytest.mark.parametrize(
+    ("n", "degree", "tile"), [(1, 1, 33), (60, 5, 33), (300, 30, 33), (301, 60, 70), (70_000, 3, 33)]
+)
+def test_the_tiled_product_is_the_product(n, degree, tile, weights, monkeypatch):
+    """One tile and many, rows without entries, columns beyond 16 bits (70,000 nodes of short rows stay one tile)."""
+    from riemann_fair import tiles
+
+    monkeypatch.setattr(tiles, "TILE", tile)
+    rng = np.random.default_rng(n)
+    W = sp.random_array((n, n), density=min(1.0, degree / n), format="lil" if n < 1000 else "csr", rng=rng)
+    if n < 1000:
+        # One row of all columns.
+        W[n // 2, :] = 1.0
+    W = sp.csr_array(W)
+    W.sum_duplicates()
+    if not weights:
+        W.data[:] = 0.5
+    made = tiles.Tiles.build(W, 0.0 if weights else 0.5)
+    assert (made.first.size > 2) == (n in (300, 301))
+    u = rng.standard_normal(n)
+    assert made.times(u) == pytest.approx(W @ u, rel=1e-13, abs=1e-12)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_many_tiles_give_the_embedding_of_one(weights, monkeypatch):
+    from riemann_fair import tiles
 
     rng = np.random.default_rng(1)
-    W, groups = weighted(1500, 8.0, rng)
+    W, groups = weighted(1500, 40.0, rng)
     if not weights:
         W.data[:] = 1.0
     keep = np.asarray(W.sum(axis=1)) > 0
     W, groups = W[keep][:, keep], groups[keep]
     exact = fair_embedding(W, groups, 4, solver="dense")
-    for above in (10, 10**6):
-        monkeypatch.setattr(fast_lanczos, "SORT_ABOVE", above)
+    for width in (400, 10**6):
+        monkeypatch.setattr(tiles, "TILE", width)
         found = fair_embedding(W, groups, 4, solver="fast-lanczos", tol=1e-8, rng=0)
         assert found.eigenvalues == pytest.approx(exact.eigenvalues, abs=1e-8)
         assert subspace_gap(found.embedding, exact.embedding) < 1e-4

@@ -292,3 +292,50 @@ def test_a_policy_proposal_needs_its_likelihood():
         estimate_velocity(lambda a: a[..., 0], torch.zeros(2, 1), torch.full((2, 1), 0.5), 0.1)
     with pytest.raises(InvalidInput, match="alpha"):
         estimate_velocity(lambda a: a[..., 0], torch.zeros(2, 1), torch.full((2, 1), 0.5), 0.0, mode="gaussian")
+
+
+X, ONE = torch.zeros(4, 2), torch.full((4, 1), 0.5)
+FUNCTIONAL_MISTAKES = {
+    "x: .*array|x: .*ndarray": lambda: meanflow_target(zero_field, X.numpy(), ONE, ONE, X),
+    "x: .*int64": lambda: meanflow_target(zero_field, X.long(), ONE, ONE, X),
+    r"t: .*\(4, 1\).*\(4,\)": lambda: meanflow_target(zero_field, X, ONE, ONE[:, 0], X),
+    "r: .*float32.*float64": lambda: meanflow_target(zero_field, X, ONE.double(), ONE, X),
+    r"v: .*\(4, 2\).*\(2,\)": lambda: meanflow_target(zero_field, X, ONE, ONE, X[0]),
+    "what u returns: ": lambda: meanflow_target(lambda x, _r, _t: x[:, :1], X, ONE, ONE, X),
+    "div: ": lambda: divergence_target(lambda _x, _r, t: t, X, ONE, ONE, X, X),
+    "what delta returns: ": lambda: divergence_target(zero_field, X, ONE, ONE, X, ONE),
+    "noise: .*float": lambda: sample_flow(zero_field, 1.0),
+    r"noise: .*\(\)": lambda: sample_flow(zero_field, torch.tensor(1.0)),
+    r"what u returns: .*\(4, 2\)": lambda: sample_flow(lambda x, _r, _t: x[:1], X),
+    r"what divergence returns: .*\(4, 1\)": lambda: sample_flow(zero_field, X, divergence=zero_field),
+    "probs: .*list": lambda: project_categorical([0.5, 0.5], X, -1, 1),
+    r"probs: .*\(\)": lambda: project_categorical(torch.tensor(1.0), X, -1, 1),
+    "atoms_shifted: .*float64": lambda: project_categorical(X, X.double(), -1, 1),
+    "probs, atoms_shifted: .*broadcast": lambda: project_categorical(X, X[:3], -1, 1),
+    "v_min: ": lambda: project_categorical(X, X, math.nan, 1),
+    "low: ": lambda: truncated_normal("low", X),
+    "high: .*complex": lambda: truncated_normal(X, torch.ones(2, dtype=torch.complex64)),
+    "low, high: .*broadcast": lambda: truncated_normal(X, torch.ones(3)),
+    "alpha: .*3": lambda: estimate_velocity(zero_q, X, ONE, torch.ones(3), mode="gaussian"),
+    "alpha: .*inf": lambda: estimate_velocity(zero_q, X, ONE, math.inf, mode="gaussian"),
+    r"x: shape|x: expected shape \(B, A\)": lambda: estimate_velocity(zero_q, X[None], ONE, 0.1, mode="gaussian"),
+    r"t: .*\(4, 1\)": lambda: estimate_velocity(zero_q, X, 0.5, 0.1, mode="gaussian"),
+    r"policy_log_prob: .*\(4, 3\)": lambda: estimate_velocity(
+        zero_q, X, ONE, 0.1, policy_actions=torch.zeros(4, 3, 2), policy_log_prob=torch.zeros(4, 2)
+    ),
+    "what q returns: ": lambda: estimate_velocity(lambda a: a, X, ONE, 0.1, mode="gaussian"),
+}
+
+
+def zero_field(x, _r, _t):
+    return torch.zeros_like(x)
+
+
+def zero_q(actions):
+    return actions[..., 0]
+
+
+@pytest.mark.parametrize("match", FUNCTIONAL_MISTAKES)
+def test_the_pure_functions_name_what_does_not_fit(match):
+    with pytest.raises(InvalidInput, match=match):
+        FUNCTIONAL_MISTAKES[match]()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -104,7 +105,9 @@ def _report(err: Exception, *, debug: bool) -> NoReturn:
         message, code = f"{place}{err.strerror or err}", BAD_INPUT
     else:
         message, code = f"{type(err).__name__}: {err} (a defect of ours; --debug prints the traceback)", FAILED
-    print("error: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    # typer 0.20 to 0.25 adds what may have been meant to a message to which click has added it already.
+    line = re.sub(r"( Did you mean .+\?)\1$", r"\1", " ".join(message.split()))
+    print(f"error: {line}", file=sys.stderr)  # noqa: T201
     sys.exit(code)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from lemmata_core.check import array, positive_int
 from lemmata_core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -199,3 +200,37 @@ def growth(sizes: ArrayLike, seconds: ArrayLike) -> Growth:
     quantile = _T95[free - 1] if free <= len(_T95) else 1.960 + 2.5 / free
     half = quantile * math.sqrt(float(residual @ residual) / free / spread)
     return Growth(slope, slope - half, slope + half, int(x.size))
+
+
+@dataclass
+class Preparation:
+    """The `seconds` that went into making compiled code ready, known when its block has ended."""
+
+    seconds: float = 0.0
+
+
+@contextmanager
+def preparation() -> Iterator[Preparation]:
+    """Measure how long numba takes, inside the block, to compile kernels or to load compiled ones.
+
+    A command that prints a time takes them off it: they are paid once a process, and on the first day for much longer,
+    whatever the method costs.
+
+    Yields
+    ------
+    Preparation
+        Stays at 0 where numba is not installed.
+    """
+    found = Preparation()
+    try:
+        from numba.core import event
+    except ImportError:
+        yield found
+        return
+
+    def add(seconds: float) -> None:
+        found.seconds += seconds
+
+    # The lock is held while a kernel is compiled, and while it is read from numba's cache.
+    with event.install_timer("numba:compiler_lock", add):
+        yield found

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+
+from lemmata_core import InvalidInput
+from packaging.requirements import Requirement
 
 SECONDS = 60.0  # for all python blocks of a README together, and for each command
 PATIENCE = 10  # times as long by the clock: a busy machine is not the README's fault
@@ -63,7 +68,34 @@ def python_script(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(readme: Path, python: Path, *, console: bool = True) -> list[str]:
+def install_line(text: str, name: str) -> Requirement:
+    """What a README tells its reader to install first: ``name``, with the extras that its commands need.
+
+    Raises
+    ------
+    InvalidInput
+        Where no line ``$ pip install`` names it.
+    """
+    lines = [line for block in blocks(text) if block.language == "console" for line in block.commands]
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if words[:2] == ["pip", "install"]:
+            found = [wanted for wanted in map(Requirement, words[2:]) if wanted.name == name]
+            if found:
+                return found[0]
+    raise InvalidInput.argument("README.md", expected=f"a line `$ pip install {name}`", got="none")
+
+
+def trials(text: str, name: str) -> list[tuple[Requirement, bool]]:
+    """How to try a README: what to install, and whether its commands are to run with it.
+
+    Its python blocks need nothing but ``name``; its commands may need the extras of its `install_line`.
+    """
+    wanted = install_line(text, name)
+    return [(wanted, True)] if not wanted.extras else [(Requirement(name), False), (wanted, True)]
+
+
+def run(readme: Path, python: Path, *, console: bool = True, without: Collection[str] = ()) -> list[str]:
     """Run a README's blocks in an empty folder.
 
     Parameters
@@ -73,6 +105,8 @@ def run(readme: Path, python: Path, *, console: bool = True) -> list[str]:
         The interpreter; commands are looked for beside it first.
     console : bool
         Whether the ``$ `` lines of console blocks are run too.
+    without : collection of str
+        Commands that the environment does not have: lines that begin with one are left out.
 
     Returns
     -------
@@ -90,6 +124,8 @@ def run(readme: Path, python: Path, *, console: bool = True) -> list[str]:
         for block in blocks(text):
             if console and block.language == "console" and not block.skip:
                 for command in block.commands:
+                    if command.split()[0] in without:
+                        continue
                     problems += _run(command, f"{readme}:{block.line}: $ {command}", folder, environment)
     return problems
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from lemmata_core.claims import ENTRY_POINT_GROUP
 from lemmata_core.files import atomic_write
 from packaging.version import Version
 
-from lemmata_tools import readme
+from lemmata_tools import clean, readme
 from lemmata_tools.workspace import CORE, Member, members
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 BUMPS = ("major", "minor", "patch")
 UNRELEASED = "Unreleased"
 TOOLS = "lemmata-tools"
+WORKSPACE_COMMAND = "lemmata"  # of TOOLS; a package's environment need not have it
 
 
 @dataclass(frozen=True)
@@ -211,42 +210,51 @@ def _tagged(tag: str) -> Version:
 def _rehearse(planned: Release, console: Console) -> list[str]:
     """Build what would be released, in a copy, and try the wheel in a clean environment."""
     with tempfile.TemporaryDirectory(prefix="lemmata-release-") as name:
-        tree, local, clean = (Path(name) / part for part in ("tree", "local", "clean"))
+        tree, local, empty = (Path(name) / part for part in ("tree", "local", "empty"))
         _copy(planned.root, tree)
         folder = tree / planned.member.folder.relative_to(planned.root)
         for file, text in planned.edits.items():
             (folder / file).write_text(text, encoding="utf-8")
         try:
-            return _build_and_try(planned, tree, local, clean, console)
-        except _Failed as err:
+            return _build_and_try(planned, tree, local, empty, console)
+        except (clean.Failed, InvalidInput) as err:
             return [str(err)]
 
 
-def _build_and_try(planned: Release, tree: Path, local: Path, clean: Path, console: Console) -> list[str]:
+def _build_and_try(planned: Release, tree: Path, local: Path, empty: Path, console: Console) -> list[str]:
     member = planned.member
-    _run(["uv", "build", "--quiet", "--package", member.name, "--out-dir", str(local)], tree)
+    clean.run(["uv", "build", "--quiet", "--package", member.name, "--out-dir", str(local)], tree)
     for other in {CORE, TOOLS} - {member.name}:
-        _run(["uv", "build", "--quiet", "--wheel", "--package", other, "--out-dir", str(local)], tree)
+        clean.run(["uv", "build", "--quiet", "--wheel", "--package", other, "--out-dir", str(local)], tree)
     built = sorted(path.name for path in local.glob(f"{member.module}-{planned.version}*") if path.is_file())
     if len(built) != 2:
         return [f"expected an sdist and a wheel of {planned.version}, built {', '.join(built) or 'nothing'}"]
     console.print(f"built {' and '.join(built)}")
 
-    _run(["uv", "venv", "--quiet", "--python", sys.executable, str(clean)], local)
-    python = clean / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    install = ["uv", "pip", "install", "--quiet", "--no-config", "--python", str(python), "--find-links", str(local)]
-    # As its user will: the newest of everything that it admits, nothing that it does not ask for.
-    _run([*install, str(next(local.glob(f"{member.module}-*.whl")))], local)
-    problems = readme.run(tree / member.folder.relative_to(planned.root) / "README.md", python, console=False)
+    environment = clean.Environment.make(empty)
+    problems = _try_readme(planned, tree, environment, local)
     if problems:
         return problems
-    console.print("its README's example runs in a clean environment")
+    console.print("its README's example and commands run in a clean environment")
     if ENTRY_POINT_GROUP in member.data["project"].get("entry-points", {}):
-        _run([*install, str(next(local.glob("lemmata_tools-*.whl")))], local)
-        command = [str(python), "-m", "lemmata_tools.main", "reproduce", member.name, "--out", str(clean / "results")]
-        output = _run(command, local)
+        environment.install(next(local.glob("lemmata_tools-*.whl")), "--find-links", local)
+        words = ["-m", "lemmata_tools.main", "reproduce", member.name, "--out", str(empty / "results")]
+        output = clean.run([str(environment.python), *words], local)
         console.print(f"its claims run there: {_summary(output)}", markup=False)
     return []
+
+
+def _try_readme(planned: Release, tree: Path, environment: clean.Environment, local: Path) -> list[str]:
+    name = planned.member.name
+    page = tree / planned.member.folder.relative_to(planned.root) / "README.md"
+    wheel = next(local.glob(f"{planned.member.module}-*.whl"))
+    problems: list[str] = []
+    # As its user will: the newest of everything that it admits, nothing that it does not ask for.
+    for wanted, commands in readme.trials(page.read_text(encoding="utf-8"), name):
+        environment.install(f"{wanted} @ {wheel.as_uri()}", "--find-links", local)
+        others = {WORKSPACE_COMMAND} if name != TOOLS else set()
+        problems = problems or readme.run(page, environment.python, console=commands, without=others)
+    return problems
 
 
 def _summary(output: str) -> str:
@@ -283,26 +291,6 @@ def _commit_and_tag(planned: Release) -> None:
         if edits:
             _git(root, "reset", "--quiet", "--", *map(str, edits))
         raise
-
-
-class _Failed(Exception):  # noqa: N818 - not an error of ours
-    """A command of the rehearsal failed."""
-
-
-def _run(command: list[str], folder: Path) -> str:
-    environment = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
-    environment["LEMMATA_PROGRESS"] = "0"
-    try:
-        done = subprocess.run(  # noqa: S603
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError as err:
-        raise _Failed(f"{command[0]}: expected on the PATH, got none") from err
-    if done.returncode:
-        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
-        words = " ".join(Path(word).name if os.sep in word else word for word in command)
-        raise _Failed(f"{words}: exit code {done.returncode}\n{tail}")
-    return done.stdout
 
 
 def _git(root: Path, *words: str) -> str:

@@ -81,7 +81,9 @@ def working_dtype(x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.dtype, torc
     return (torch.float32 if out in _HALF else out), out
 
 
-def check_finite(name: str, x: torch.Tensor) -> None:
-    """Raise if a value is NaN or infinite. Synchronises the device, so it runs only where asked for."""
+def check_finite(name: str, x: torch.Tensor, largest: float | None = None) -> None:
+    """Raise if a value is NaN, infinite or beyond `largest`. Synchronises the device: it runs only where asked for."""
     if not bool(torch.isfinite(x).all()):
         raise InvalidInput.argument(name, expected="finite values", got="NaN or infinity")
+    if largest is not None and x.numel() and float(x.abs().max()) > largest:
+        raise InvalidInput.argument(name, expected=f"values up to {largest:g}", got=f"{float(x.abs().max()):g}")

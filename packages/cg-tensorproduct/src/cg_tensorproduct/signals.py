@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from lemmata_core import InvalidInput
+from lemmata_core.check import in_range
 from torch import nn
 
 from cg_tensorproduct import inputs
@@ -192,8 +193,8 @@ class SignalTensorProduct(nn.Module):
         Parameters
         ----------
         W : Tensor [lmax1 + 1, lmax2 + 1, lmax_out + 1]
-            What shall multiply w3j; entries that are no path of this module's couplings are ignored. The same for all
-            channels.
+            What shall multiply w3j, up to 1e100; entries that are no path of this module's couplings are ignored. The
+            same for all channels.
         rank : int, optional
             Use at most so many terms (the module's rank if left out).
         tol : float
@@ -203,6 +204,11 @@ class SignalTensorProduct(nn.Module):
         -------
         float
             Norm of what is missed over the norm of `W`, on the paths.
+
+        Raises
+        ------
+        InvalidInput
+            For weights of another shape, not finite or beyond 1e100, and for a `rank` or `tol` outside the above.
         """
         if self.weights != "path":
             raise InvalidInput.argument("weights", expected="'path' for load_path_weights", got=repr(self.weights))
@@ -210,10 +216,14 @@ class SignalTensorProduct(nn.Module):
         if not isinstance(W, torch.Tensor) or tuple(W.shape) != shape:
             got = f"shape {tuple(W.shape)}" if isinstance(W, torch.Tensor) else type(W).__name__
             raise InvalidInput.argument("W", expected=f"a tensor of shape {shape}", got=got)
-        inputs.check_finite("W", W)
-        if not 0 <= tol < 1:
-            raise InvalidInput.argument("tol", expected="a number in [0, 1)", got=tol)
-        wanted = W.detach().cpu().double().numpy()
+        inputs.check_tensor("W", W)
+        W = W.detach()
+        inputs.check_finite("W", W, largest=1e100)
+        tol = in_range(tol, "tol", 0.0, 1.0, high_open=True)
+        wanted = W.cpu().double().numpy()
+        # the fit squares entries, and regularises at size 1
+        size = float(np.abs(wanted).max()) or 1.0
+        wanted = wanted / size
         limit = min(self.rank, _positive("rank", rank)) if rank is not None else self.rank
         missed = norm = 0.0
         for half in self.halves:
@@ -230,7 +240,7 @@ class SignalTensorProduct(nn.Module):
                 with torch.no_grad():
                     parameter.zero_()
                     parameter[:, : len(factor)] = torch.as_tensor(
-                        factor, dtype=parameter.dtype, device=parameter.device
+                        factor * np.cbrt(size), dtype=parameter.dtype, device=parameter.device
                     )
         return float(np.sqrt(missed / norm)) if norm > 0 else 0.0
 

@@ -75,7 +75,7 @@ def _stack(costs: Any) -> Any:
     batch, n, m = costs.shape
     if costs.dtype != np.float64 or not batch or not 0 < n <= m or n >= SMALL:
         return None
-    return np.ascontiguousarray(costs) if costs.flags.writeable else np.array(costs)
+    return np.ascontiguousarray(costs) if costs.flags.writeable else np.array(costs, order="C")
 
 
 def _small_batch(stack: Any, options: dict[str, Any]) -> list[AssignmentResult]:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zipfile import BadZipFile
 
 import typer
 from lemmata_core import InvalidInput
 from lemmata_core.cli import FAILED, JsonOption, app, emit
 from lemmata_core.files import atomic_write
+
+if TYPE_CHECKING:
+    from lap_warmstart import AssignmentResult
 
 # What NumPy and SciPy raise for files that are cut short, damaged or forged.
 UNREADABLE = (
@@ -46,7 +50,7 @@ def read_cost(path: Path) -> Any:
         if kind == ".mtx":
             from scipy.io import mmread
 
-            return mmread(path)
+            return mmread(path, spmatrix=False)
     except InvalidInput:
         raise
     except UNREADABLE as err:
@@ -102,12 +106,15 @@ def solve(
 
     start: Any = warm if warm in (None, "net", "auto") else read_result(Path(str(warm)))
     try:
-        r = lw.solve(
-            read_cost(file),
-            maximize=maximize,
-            unmatched_cost=unmatched_cost,
-            on_infeasible="partial" if partial else "raise",
-            warm_start=start,
+        cost = read_cost(file)
+        r, wall, kernels = _timed(
+            lambda: lw.solve(
+                cost,
+                maximize=maximize,
+                unmatched_cost=unmatched_cost,
+                on_infeasible="partial" if partial else "raise",
+                warm_start=start,
+            )
         )
     except lw.Infeasible as err:
         typer.echo(f"infeasible: {err}", err=True)
@@ -119,10 +126,23 @@ def solve(
     emit(
         {
             "status": r.status, "objective": r.objective, "pairs": pairs if as_json else len(pairs),
-            "unmatched_rows": r.n_unmatched_rows, "method": r.method, "wall_time": r.wall_time,
+            "unmatched_rows": r.n_unmatched_rows, "method": r.method, "wall_time": wall, "kernel_time": kernels,
         },
         as_json=as_json,
     )  # fmt: skip
+
+
+def _timed(solve: Callable[[], AssignmentResult]) -> tuple[AssignmentResult, float, float]:
+    """An answer, its wall time with the kernels ready, and the time that it took to compile or load them."""
+    from lemmata_core.timing import preparation
+
+    with preparation() as kernels:
+        first = solve()
+    if kernels.seconds < first.wall_time / 2:
+        return first, first.wall_time - kernels.seconds, kernels.seconds
+    # Most of it was preparation, imports included: a second solve tells exactly, and takes less than has been waited.
+    again = solve()
+    return again, again.wall_time, first.wall_time - again.wall_time
 
 
 @cli.command()

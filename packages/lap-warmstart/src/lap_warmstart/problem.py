@@ -149,7 +149,7 @@ def gate_of(unmatched_cost: float | None, *, maximize: bool) -> float:
     if unmatched_cost is None:
         return math.inf
     try:
-        value = float(unmatched_cost)
+        value = float("not a number" if isinstance(unmatched_cost, (str, bytes, bool)) else unmatched_cost)
     except (OverflowError, TypeError, ValueError) as err:
         raise InvalidInput.argument("unmatched_cost", expected="a number or None", got=unmatched_cost) from err
     if maximize:

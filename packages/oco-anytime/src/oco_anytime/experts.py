@@ -1,4 +1,7 @@
-"""Compiled part of `DynamicCOCO`: one round for K experts that share a gradient. Importing this module loads numba."""
+"""Compiled part of `DynamicCOCO`: one round for K experts that share a gradient. Importing this module loads numba.
+
+As in kernels.py, numba checks only this file's date for its cache: after an edit of kernels.py touch this file too.
+"""
 
 import math
 

@@ -173,7 +173,7 @@ class Round:
 
 def _number(value: Any) -> float:
     try:
-        x = float(value)
+        x = float("a text" if isinstance(value, str | bytes) else value)
     except (OverflowError, TypeError, ValueError):
         raise InvalidInput.argument("violation", expected="a finite number", got=value) from None
     if not math.isfinite(x):

@@ -220,7 +220,8 @@ def absorb(s, g):
         s[E] += sq / root
         return 1.0 / root
     gn = norm(g)
-    if gn == 0.0:
+    # below that the step's inverse overflows
+    if gn < 1e-300:
         return 0.0
     r = gn / s[UNIT]
     if r > 1e100 or (s[H] == 0.0 and r < 1e-100):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _KINK = 1e-10
 #: exp(z) is capped here, so that squares of weighted gradients stay finite
 _Z_MAX = 300.0
+#: of a number that comes in, so that no product of a step, a weight and a gradient overflows
+_LARGEST = 1e60
 _NUMBERS = (
     "t", "z", "hm", "eg", "ve", "w_sum", "r_sum", "eta", "gf", "ga", "total", "violated", "weight", "status",
     "exceeded",
@@ -44,6 +46,7 @@ class OptimisticCOCO(Learner):
         w0.
     eps : float
         Of the summable schedule, whose clock is here the prediction error of the constraint.
+        A gradient of norm up to 1e-60 counts as none, and none may hold a number beyond 1e60.
     tangent : bool
         Measure gradients and hints on the directions of the domain only [N]: smaller norms and prediction errors, the
         same inner products on the domain.
@@ -84,7 +87,7 @@ class OptimisticCOCO(Learner):
             raise InvalidInput.argument("hints", expected="a source from oco_anytime.hints", got=type(hints).__name__)
         self.domain, self.hints = domain, hints
         self._d = domain.diameter if diameter is None else positive(diameter, "diameter")
-        given = scales(lipschitz)
+        given = None if lipschitz is None else _fit_scales(lipschitz)
         self._given = given
         self._tangent, self._warned = bool(tangent), False
         self.regret_budget, self.eps = positive(regret_budget, "regret_budget"), positive(eps, "eps")
@@ -147,8 +150,13 @@ class OptimisticCOCO(Learner):
             return np.zeros(d), None, 0.0
         if not isinstance(hint, Hint):
             raise InvalidInput.argument("hint", expected="a Hint or None", got=type(hint).__name__)
-        c = np.zeros(d) if hint.cost_grad is None else vector(hint.cost_grad, "hint.cost_grad", d)
-        return c, None if hint.a is None else vector(hint.a, "hint.a", d), in_range(hint.b, "hint.b")
+        c = (
+            np.zeros(d)
+            if hint.cost_grad is None
+            else _fit(vector(hint.cost_grad, "hint.cost_grad", d), "hint.cost_grad")
+        )
+        a = None if hint.a is None else _fit(vector(hint.a, "hint.a", d), "hint.a")
+        return c, a, in_range(hint.b, "hint.b")
 
     def _along(self, g: Vector) -> Vector:
         along: Vector = self.domain._tangent(g[None])[0] if self._tangent else g
@@ -201,8 +209,8 @@ class OptimisticCOCO(Learner):
         """
         if self._play is None:
             raise InvalidInput.argument("update", expected="predict before it", got="no decision for this round")
-        c = vector(cost_grad, "cost_grad", self.domain.dim)
-        values = vector(np.atleast_1d(array(violation, "violation")), "violation")
+        c = _fit(vector(cost_grad, "cost_grad", self.domain.dim), "cost_grad")
+        values = _fit(vector(np.atleast_1d(array(violation, "violation")), "violation"), "violation", least=0.0)
         g, shown = self._largest(values, violation_grad)
         seen, c = c, self._along(c)
         a = None if shown is None else self._along(shown)
@@ -226,12 +234,13 @@ class OptimisticCOCO(Learner):
         step = eta * gr
         length, far = float(np.linalg.norm(step)), FAR * self._d
         # no projection is exact from further away; only a weight without limit (no feasible point) leads there
-        y = self.domain._project(self._y - (step if length <= far else (far / length) * step))
+        y = self.domain._project(self._y - (step if length <= far else _cut(gr, far)))
         off, back = x - y, x - self._y
         diff = gr - m
         s["r_sum"] += float(diff @ off) - (float(off @ off) + float(back @ back)) / (2.0 * eta)
-        s["r_sum"] += w * sigma * max(-g, 0.0)
-        s["hm"] += float(diff @ diff)
+        if sigma > 0.0:
+            s["r_sum"] += w * sigma * max(-g, 0.0)
+        s["hm"] = min(s["hm"] + float(diff @ diff), _LARGEST**5)
         s["eta"], s["weight"] = eta, w if v > 0.0 else s["weight"]
         s["t"] += 1
         s["violated"] += v > 0.0
@@ -263,7 +272,7 @@ class OptimisticCOCO(Learner):
         if rows.shape != (values.size, self.domain.dim):
             expected = f"shape ({values.size}, {self.domain.dim})"
             raise InvalidInput.argument("violation_grad", expected=expected, got=f"shape {rows.shape}")
-        return float(values[i]), vector(rows[i], "violation_grad", self.domain.dim)
+        return float(values[i]), _fit(vector(rows[i], "violation_grad", self.domain.dim), "violation_grad")
 
     def _subgradient(self, g: float, a: Vector | None, ah: Vector | None, theta: float) -> tuple[float, Vector]:
         """Sigma and the row: at the kink the subgradient must match the hint's."""
@@ -331,3 +340,33 @@ class OptimisticCOCO(Learner):
         self._y, self._ccv, self._num, self._play = y.copy(), ccv.copy(), numbers, None
         self._warned = warned
         return self
+
+
+def _fit(x: Vector, name: str, least: float = 1.0 / _LARGEST) -> Vector:
+    """`x`, or zeros for a norm up to `least`.
+
+    Raises
+    ------
+    InvalidInput
+        For a number beyond `_LARGEST`.
+    """
+    square = float(x @ x)
+    if least**2 < square < _LARGEST**2:
+        return x
+    if square and np.abs(x).max() > _LARGEST:
+        expected = f"numbers up to {_LARGEST:g} in magnitude"
+        raise InvalidInput.argument(name, expected=expected, got=f"{np.abs(x).max():g}")
+    return np.zeros_like(x) if least and square <= least**2 else x
+
+
+def _fit_scales(lipschitz: Any) -> tuple[float, float] | None:
+    pair = scales(lipschitz)
+    for value in pair or ():
+        in_range(value, "lipschitz", 1.0 / _LARGEST, _LARGEST)
+    return pair
+
+
+def _cut(g: Vector, length: float) -> Vector:
+    """A vector of that length along `g`, whose own square may overflow."""
+    unit: Vector = g / np.abs(g).max()
+    return (length / float(np.linalg.norm(unit))) * unit

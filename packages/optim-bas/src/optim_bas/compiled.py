@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from optim_bas.fp8 import FORMATS, encode_with, noise_bits, scale_of
+from optim_bas.fp8 import FORMATS, encode_with, noise_bits, round_at_random, scale_of
 from optim_bas.step import average, direction, move, size_of, step_size
 
 if TYPE_CHECKING:
@@ -65,7 +65,10 @@ def functional_step(
     a = step_size(size_of(x, rule) / x.shape[-1], second, rule, correction1, correction2)
     moved = move(w.to(wide), x, a, rule, lr)
     if scale is None or dtype not in FORMATS:
-        return moved.to(w.dtype), m.to(code.dtype), None, second.to(v.dtype)
+        stored = m.to(code.dtype)
+        if noise is not None and code.dtype == torch.bfloat16:
+            stored = round_at_random(m.float(), code.dtype, noise)
+        return moved.to(w.dtype), stored, None, second.to(v.dtype)
     new_scale = scale_of(m.abs().amax(dim=-1, keepdim=True).float(), dtype)
     return moved.to(w.dtype), encode_with(m.float(), new_scale, dtype, noise), new_scale, second.to(v.dtype)
 

@@ -83,16 +83,17 @@ def step_whole(item: Item, part: Part) -> None:
     """One step of a tensor whose blocks are all here."""
     if _is_native(item, part):
         _step_native(item, part)
-    elif _is_compiled(item):
+        return
+    works, copies = works_of(item, part)
+    if _is_compiled(item):
         from optim_bas import compiled
 
-        compiled.step_compiled(works_of(item, part)[0])
+        compiled.step_compiled(works)
     else:
-        works, copies = works_of(item, part)
         for work in works:
             step_work(work)
-        for target, matrix in copies:
-            write_back(target, matrix, part.layout)
+    for target, matrix in copies:
+        write_back(target, matrix, part.layout)
 
 
 def works_of(item: Item, part: Part) -> tuple[list[Work], list[tuple[Tensor, Tensor]]]:

@@ -78,16 +78,7 @@ def param_groups(
         raise InvalidInput.argument("model", expected="a torch.nn.Module", got=model)
     if policy not in POLICIES:
         raise InvalidInput.argument("policy", expected='"hidden" or "all"', got=policy)
-    numbers: dict[str, Any] = {
-        "lr": lr,
-        "aux_lr": aux_lr,
-        "weight_decay": weight_decay,
-        "aux_weight_decay": aux_weight_decay,
-    }
-    for name, value in numbers.items():
-        check_number(name, value)
-        if isinstance(value, np.ndarray):  # cannot be a key, and no optimizer takes one
-            raise InvalidInput.argument(name, expected="a number", got=value)
+    _check_rates(lr=lr, aux_lr=aux_lr, weight_decay=weight_decay, aux_weight_decay=aux_weight_decay)
     patterns = _patterns(stacked)
     head_module = _find_head(model, head)
     # A head of several layers is given by the module that holds them.
@@ -116,6 +107,13 @@ def param_groups(
         expected = "patterns that match the name of a matrix in an 'rmnp' group"
         raise InvalidInput.argument("stacked", expected=expected, got=", ".join(unused))
     return sorted(groups.values(), key=lambda group: bool(group["algorithm"] == "adamw"))
+
+
+def _check_rates(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        check_number(name, value)
+        if isinstance(value, np.ndarray):  # cannot be a key, and no optimizer takes one
+            raise InvalidInput.argument(name, expected="a number", got=value)
 
 
 def _patterns(stacked: Any) -> dict[str, int]:

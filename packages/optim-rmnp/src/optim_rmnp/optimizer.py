@@ -12,8 +12,10 @@ from torch._compile import _disable_dynamo
 from optim_rmnp.adamw import step_adamw_group
 from optim_rmnp.groups import ADAMW_DEFAULTS, GROUP_KEYS, MUON_KEYS, check_group, native_available, parameter_name
 from optim_rmnp.layout import Layout, matrix_views, read_layout
+from optim_rmnp.loading import check_loaded, completed, restore_momentum
+from optim_rmnp.paths import Work, make_viewable, rule_of, step_whole
 from optim_rmnp.plan import NativePlan, fits
-from optim_rmnp.row_norm import LEAST_EPS, update_scale
+from optim_rmnp.row_norm import update_scale
 from optim_rmnp.sharding import (
     CutMatrix,
     gradient_fault,
@@ -23,7 +25,7 @@ from optim_rmnp.sharding import (
     reduction_groups,
     step_cut_matrices,
 )
-from optim_rmnp.step import Rule, step_blocked
+from optim_rmnp.step import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -192,7 +194,7 @@ class RMNP(torch.optim.Optimizer):
             if group["algorithm"] == "adamw":
                 step_adamw_group(group, self.state)
             elif gradients is not None:
-                self._plans[i].step(gradients, lambda layout, group=group: _rule(group, layout))  # type: ignore[misc]
+                self._plans[i].step(gradients, lambda layout, group=group: rule_of(group, layout))  # type: ignore[misc]
             else:
                 self._step_group(group, position)
                 self._plan(i, group)
@@ -208,11 +210,11 @@ class RMNP(torch.optim.Optimizer):
         self._plans.pop(index, None)
         if group["fused"] is not False and native_available() and fits(group["params"], self.state):
             layouts = [read_layout(p.shape, group, "a parameter") for p in group["params"]]
-            self._plans[index] = NativePlan(group, self.state, layouts, lambda layout: _rule(group, layout))
+            self._plans[index] = NativePlan(group, self.state, layouts, lambda layout: rule_of(group, layout))
 
     def _step_group(self, group: dict[str, Any], position: int) -> None:
         cut: list[CutMatrix] = []
-        whole: list[_Work] = []
+        whole: list[Work] = []
         written_back: list[tuple[Tensor, Tensor]] = []
         rules: dict[Layout, Rule] = {}
         for offset, param in enumerate(group["params"]):
@@ -220,7 +222,7 @@ class RMNP(torch.optim.Optimizer):
             if grad is None:
                 continue
             layout = read_layout(param.shape, group, "a parameter")
-            rule = rules.get(layout) or rules.setdefault(layout, _rule(group, layout))
+            rule = rules.get(layout) or rules.setdefault(layout, rule_of(group, layout))
             momentum = self._momentum(param, group)
             rounding = self._rounding(param, group, position + offset)
             sharded = is_dtensor(param)
@@ -236,13 +238,13 @@ class RMNP(torch.optim.Optimizer):
                 tensors = [local(param), local_gradient(param, grad), local(momentum)]
                 groups = reduction_groups(param, layout.input_dims)
             if param.ndim > 2:
-                _make_viewable(tensors, written_back)
+                make_viewable(tensors, written_back)
             for w, g, m in zip(*(matrix_views(t, layout) for t in tensors)):
                 if groups:
                     cut.append(CutMatrix(w, g, m, rule, groups, rounding))
                 else:
                     whole.append((w, g, m, rule, rounding))
-        _step_whole(whole, group["fused"])
+        step_whole(whole, group["fused"])
         if cut:
             step_cut_matrices(cut)
         for target, copy in written_back:
@@ -300,14 +302,14 @@ class RMNP(torch.optim.Optimizer):
         final: dict[str, Any] = {}
 
         def complete(_: torch.optim.Optimizer, loaded: dict[str, Any]) -> dict[str, Any]:
-            groups = [_completed(new, old) for new, old in zip(loaded["param_groups"], self.param_groups)]
+            groups = [completed(new, old) for new, old in zip(loaded["param_groups"], self.param_groups)]
             for group, own in zip(groups, self.param_groups):
-                _check_loaded(group, own["params"], loaded["state"])
+                check_loaded(group, own["params"], loaded["state"])
             final.update(loaded, param_groups=groups + loaded["param_groups"][len(groups) :])
             return final
 
         def restore(_: torch.optim.Optimizer) -> None:
-            self._restore_momentum(final)
+            restore_momentum(self, final)
 
         hooks = [
             self.register_load_state_dict_pre_hook(complete),
@@ -318,60 +320,6 @@ class RMNP(torch.optim.Optimizer):
         finally:
             for hook in hooks:
                 hook.remove()
-
-    def _restore_momentum(self, loaded: dict[str, Any]) -> None:
-        """Put back what torch's loading has rounded to the parameter's dtype."""
-        for group, saved in zip(self.param_groups, loaded["param_groups"]):
-            dtype = group.get("momentum_dtype")
-            for param, key in zip(group["params"], saved["params"]):
-                entries = loaded["state"].get(key, {})
-                for name, value in self.state.get(param, {}).items():
-                    if isinstance(value, Tensor) and value is entries.get(name):  # torch shares it with the caller
-                        self.state[param][name] = value.clone()
-                stored = entries.get("momentum_buffer")
-                if dtype is not None and stored is not None:
-                    self.state[param]["momentum_buffer"] = stored.to(dtype=dtype, device=param.device, copy=True)
-
-
-def _check_loaded(group: dict[str, Any], params: list[Tensor], state: dict[Any, Any]) -> None:
-    """Refuse a checkpoint of other tensors: torch checks their number only, and the kernels trust the shapes."""
-    key = "momentum_buffer" if group["algorithm"] == "rmnp" else "exp_avg"
-    for param, number in zip(params, group["params"]):
-        entries = state.get(number) or {}
-        if group["algorithm"] == "rmnp":
-            read_layout(param.shape, group, f"parameter {number}")
-        if not entries:
-            continue
-        shape = tuple(entries[key].shape) if key in entries else None
-        if shape != tuple(param.shape):
-            got = f"shape {shape}" if shape else ", ".join(map(str, entries))
-            expected = f"{key} of shape {tuple(param.shape)} for parameter {number} in an {group['algorithm']!r} group"
-            raise InvalidInput.argument("state_dict", expected=expected, got=got)
-
-
-def _completed(saved: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    missing = {key: value for key, value in own.items() if key not in saved and key not in ("params", "param_names")}
-    if "algorithm" not in saved and "ns_steps" in saved:
-        # Muon's eps guards its Newton-Schulz iteration, whose scale is another.
-        missing["eps"] = own["eps"]
-        saved = {key: value for key, value in saved.items() if key != "eps"}
-    return {**missing, **saved}
-
-
-def _rule(group: dict[str, Any], layout: Layout) -> Rule:
-    lr = group["lr"]
-    if isinstance(lr, Tensor):
-        lr = lr.reshape(()) if lr.device.type != "cpu" else float(lr)
-    return Rule(
-        lr=lr,
-        weight_decay=group["weight_decay"],
-        momentum=group["momentum"],
-        nesterov=group["nesterov"],
-        eps=max(group["eps"], LEAST_EPS),
-        scale=update_scale(layout.rows, layout.fan_in, group["adjust_lr_fn"]),
-        maximize=group["maximize"],
-        hold=group["zero_rows"] == "hold",
-    )
 
 
 def _check_gradients(group: dict[str, Any]) -> None:
@@ -393,65 +341,3 @@ def _check_gradients(group: dict[str, Any]) -> None:
         if fault := gradient_fault(param, grad):
             expected, got = fault
             raise InvalidInput.argument(f"gradient of {parameter_name(group, position)}", expected=expected, got=got)
-
-
-_Work = tuple[Tensor, Tensor, Tensor, Rule, "torch.Generator | None"]
-
-
-def _make_viewable(tensors: list[Tensor], written_back: list[tuple[Tensor, Tensor]]) -> None:
-    """Replace a weight or momentum that no matrix view covers (channels_last) by a copy to be written back."""
-    for i in (0, 2):
-        if not tensors[i].is_contiguous():
-            copy = tensors[i].contiguous()
-            written_back.append((tensors[i], copy))
-            tensors[i] = copy
-
-
-def _step_whole(work: list[_Work], fused: bool | None) -> None:
-    """Step matrices whose rows are here in full, each on the fastest path that takes it."""
-    native: list[Any] = []
-    compiled, plain = [], []
-    use_native = fused is not False and native_available()
-    for item in work:
-        w, g, m, rule, rounding = item
-        if not w.numel():
-            continue
-        transposed = _native_order(w, m) if use_native else None
-        if transposed is not None:
-            if transposed:
-                w, g, m = w.t(), g.t(), m.t()
-            if g.dtype is not torch.float32 or not g.is_contiguous():
-                g = g.to(torch.float32).contiguous()
-            native.append((w, g, m, rule, transposed))
-        elif fused is not False and w.device.type == "cuda" and rounding is None:
-            compiled.append(item)
-        else:
-            plain.append(item)
-    if native:
-        from optim_rmnp.native import step_matrices  # numba is heavy: only now
-
-        step_matrices(native)
-    if compiled:
-        _step_compiled(compiled)
-    for w, g, m, rule, rounding in plain:
-        step_blocked(w, g, m, rule, rounding=rounding)
-
-
-def _native_order(w: Tensor, m: Tensor) -> bool | None:
-    """Whether the kernel reads the matrix transposed; None if it does not take it."""
-    if not (w.dtype is m.dtype is torch.float32 and w.is_cpu and m.is_cpu):
-        return None
-    if w.is_contiguous() and m.is_contiguous():
-        return False
-    return True if w.t().is_contiguous() and m.t().is_contiguous() else None
-
-
-def _step_compiled(work: list[_Work]) -> None:
-    from optim_rmnp import compiled
-
-    ws, gs, ms, rules, _ = zip(*work)
-    for device in {w.device for w in ws}:
-        here = [i for i, w in enumerate(ws) if w.device == device]
-        pick = [[column[i] for i in here] for column in (ws, gs, ms, rules)]
-        lr = torch.as_tensor(rules[here[0]].lr, dtype=torch.float32, device=device)
-        compiled.step_compiled(pick[0], pick[1], pick[2], lr, pick[3])

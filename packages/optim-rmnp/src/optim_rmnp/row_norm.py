@@ -59,7 +59,8 @@ def row_normalize(x: Tensor, *, eps: float = 1e-12, dim: int = -1) -> Tensor:
 
 def floored_norm(x: Tensor, eps: float, dim: int = -1) -> Tensor:
     """Norms along `dim` (kept), at least `eps`; NaN where a norm is not finite, so that no such row passes as 0."""
-    eps = max(eps, LEAST_EPS)
+    # what the dtype cannot hold is as good a floor as the largest that it can
+    eps = min(max(eps, LEAST_EPS), torch.finfo(x.dtype).max)
     norm: Tensor = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
     if x.requires_grad:
         return (norm + (norm - norm)).clamp_min(eps)

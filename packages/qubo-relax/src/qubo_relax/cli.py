@@ -33,6 +33,7 @@ class Answer:
     point: str
     formulation_verdict: str
     wall_time: float
+    kernel_time: float
     solution: list[int]
 
 
@@ -75,6 +76,8 @@ def solve(
     as_json: JsonOption = False,
 ) -> None:
     """Minimize a quadratic or solve a problem; the answer is a certified local minimizer."""
+    from lemmata_core.timing import preparation
+
     from qubo_relax import Qubo, minimize
     from qubo_relax.io import read_constraints
 
@@ -82,21 +85,22 @@ def solve(
     rows = None if constraints is None else read_constraints(constraints)
     if plot is not None:
         _check_plot(plot)
-    r = minimize(
-        target,
-        method,
-        restarts,
-        steps,
-        time,
-        seed,
-        formulation=formulation,
-        constraints=rows if isinstance(target, Qubo) else None,
-        progress=Progress(),
-    )
+    with preparation() as kernels:
+        r = minimize(
+            target,
+            method,
+            restarts,
+            steps,
+            time,
+            seed,
+            formulation=formulation,
+            constraints=rows if isinstance(target, Qubo) else None,
+            progress=Progress(),
+        )
     verdict = "not asked (--certify)"
     if certify and r.status != "interrupted":
         verdict = _verdict(target, rows, formulation, time or 60.0)
-    emit(_answer(target, path, formulation, r, verdict), as_json=as_json)
+    emit(_answer(target, path, formulation, r, verdict, kernels.seconds), as_json=as_json)
     if plot is not None:
         _draw(target, r, path, plot)
     if r.status == "interrupted":
@@ -114,7 +118,7 @@ def _verdict(target: Any, rows: Any, formulation: str | None, time_limit: float)
     return f"{c.status} ({c.method})"
 
 
-def _answer(target: Any, path: Path, formulation: str | None, r: Any, verdict: str) -> Answer:
+def _answer(target: Any, path: Path, formulation: str | None, r: Any, verdict: str, kernels: float) -> Answer:
     from qubo_relax import Qubo
 
     solution = r.x if r.solution is None else np.asarray(r.solution)
@@ -129,7 +133,8 @@ def _answer(target: Any, path: Path, formulation: str | None, r: Any, verdict: s
         status=r.status,
         point=r.certificate.status,
         formulation_verdict=verdict,
-        wall_time=r.wall_time,
+        wall_time=r.wall_time - kernels,
+        kernel_time=kernels,
         solution=solution.astype(int).tolist(),
     )
 

@@ -60,7 +60,7 @@ def pair_matrix(
 def number(x: Any, name: str) -> float:
     """A finite float."""
     try:
-        value = float(x)
+        value = np.nan if isinstance(x, str | bytes) else float(x)
     except (OverflowError, TypeError, ValueError):
         value = np.nan
     if not np.isfinite(value):

@@ -10,7 +10,6 @@ O(n) however many groups there are: ``P x = x - s_i c[g_i]`` with ``c = K (sums 
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,14 +203,6 @@ class FairSubspace:
         self.kd = np.zeros(S.size)
         self.Z = T @ B
         self.rank = B.shape[1]
-
-    def permuted(self, order: np.ndarray) -> FairSubspace:
-        """The same subspace with the nodes in another order."""
-        moved = copy.copy(self)
-        moved.__dict__.pop("_made", None)
-        moved.scale, moved.codes = self.scale[order], self.codes[order]
-        moved.dense = None if self.dense is None else self.dense[order]
-        return moved
 
     def coefficients(self, X: np.ndarray) -> np.ndarray:
         """``c = K (cell sums of s X)``, shape (cells,) or (cells, m)."""

@@ -10,7 +10,7 @@ wanted one. Where it does not (a symmetric or disconnected graph), the missing v
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -18,6 +18,9 @@ from scipy.linalg import eigh, eigh_tridiagonal
 
 from riemann_fair.laplacian import Operator
 from riemann_fair.spectral import Ritz, start_vector
+
+if TYPE_CHECKING:
+    from riemann_fair.tiles import Tiles
 
 LOCK_BELOW = 1e-6
 FULL_BELOW = 5e-7
@@ -29,27 +32,18 @@ TWO_CHECKS_BELOW = 60
 LOOK_SHARE = 0.25
 LOOK_LEAST = 5
 MISSED_BY = 1e-6
-# Nodes are sorted by degree where rows are short and too many for the branch predictor to learn: 0.78 instead of
-# 1.75 ns an entry on Deezer (28,281 nodes, degree 6.6), nothing to gain on LastFM (7,624 nodes).
-SORT_ABOVE = 10_000
-SORT_UP_TO_DEGREE = 20
 
 
 class _Run:
     """The state of one Lanczos process, restarted thickly when the history is full."""
 
-    def __init__(self, op: Operator, full: bool, capacity: int, found: np.ndarray | None = None) -> None:
+    def __init__(self, op: Operator, tiles: Tiles, full: bool, capacity: int, found: np.ndarray | None = None) -> None:
         self.op = op
         self.full = full
         self.capacity = int(capacity)
-        W = op.W if sparse.issparse(op.W) else sparse.csr_array(op.W)
-        data = W.data if W.data.dtype == np.float64 or op.uniform else W.data.astype(np.float64)
         space = op.space
         self.fixed = (
-            W.indptr,
-            W.indices,
-            data,
-            op.uniform,
+            *tiles.arrays,
             op.tau / op.n,
             op.scale,
             np.zeros(op.n) if op.trivial is None else op.trivial,
@@ -199,22 +193,21 @@ def fast_lanczos(
     -------
     Ritz
     """
-    order = None
-    if sparse.issparse(op.W) and op.n > SORT_ABOVE and op.W.nnz <= SORT_UP_TO_DEGREE * op.n:
-        op, order = _by_degree(op)
-        x0 = None if x0 is None else x0[order]
+    from riemann_fair.tiles import Tiles
+
+    tiles = Tiles.build(op.W if sparse.issparse(op.W) else sparse.csr_array(op.W), op.uniform)
     dimension = op.n - op.space.rank - (op.trivial is not None)
     full = tol < FULL_BELOW or dimension <= 4 * LEAST_STEPS
     limit = max_iter if max_iter is not None else max(1000, 40 * op.n)
     room = 64 * 2**20 + 6 * op.n * (m + 5) * 8
     capacity = min(dimension, max(room // (op.n * (8 if full else 4)), 64 + 2 * m, 3 * (m + 5)))
-    run = _Run(op, full, capacity)
+    run = _Run(op, tiles, full, capacity)
     run.begin(start_vector(op, rng, x0))
     history: list[dict[str, Any]] = []
     status, theta, S = _converge(run, m, tol, limit, dimension, rng, history)
     X, products, first = run.vectors(S), run.products, run.products
     while status == "converged" and m < dimension:
-        look = _Run(op, full, min(capacity, dimension - m), _orthonormal_rows(X))
+        look = _Run(op, tiles, full, min(capacity, dimension - m), _orthonormal_rows(X))
         look.begin(_outside(look, rng))
         most = min(max(LOOK_LEAST, int(LOOK_SHARE * first)), limit - products)
         missed = _look(look, float(theta[-1]), tol, most, dimension - m, rng)
@@ -227,21 +220,7 @@ def fast_lanczos(
             continue
         products += look.products
         break
-    if order is not None:
-        back = np.empty_like(X)
-        back[:, order] = X
-        X = back
     return Ritz(X.T, None, status, products, products, history)
-
-
-def _by_degree(op: Operator) -> tuple[Operator, np.ndarray]:
-    """The operator with its nodes sorted by degree, and the order."""
-    from riemann_fair.products import sort_rows_by_length
-
-    order, starts, columns, values = sort_rows_by_length(op.W.indptr, op.W.indices, op.W.data, op.uniform == 0)
-    W = sparse.csr_array((values, columns, starts), shape=op.W.shape)
-    trivial = None if op.trivial is None else op.trivial[order]
-    return Operator(W, op.d[order], op.tau, op.space.permuted(order), trivial, op.uniform), order
 
 
 def _converge(

@@ -11,6 +11,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from riemann_fair.tiles import tiled_product
+
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
@@ -158,98 +160,28 @@ def sampled_rows_times_block(
             Y[i, c], Y[i, c + 1], Y[i, c + 2], Y[i, c + 3] = share * a0, share * a1, share * a2, share * a3
 
 
-@numba.njit(cache=True, nogil=True)
-def _rows_times_vector(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
-    uniform: float,
-    u: np.ndarray,
-    shift: float,
-    inv: float,
-    s: np.ndarray,
-    r: np.ndarray,
-    q: np.ndarray,
-    cell_scale: np.ndarray,
-    codes: np.ndarray,
-    sums: np.ndarray,
-    w: np.ndarray,
-) -> tuple[float, float]:
-    """``w = inv s (W u + shift)``, with ``r . w``, ``q . w`` and the cell sums of ``cell_scale w`` on the way.
-
-    The entry pointer is carried from row to row: two thirds of the time of two nested ranges.
-    """
-    one, two = np.uint64(1), np.uint64(2)
-    along = across = 0.0
-    p = np.uint64(0)
-    for i in range(w.size):
-        end = np.uint64(indptr[i + 1])
-        a = b = 0.0
-        if uniform != 0.0:
-            while p + two <= end:
-                a += u[np.uint32(indices[p])]
-                b += u[np.uint32(indices[p + one])]
-                p += two
-            if p < end:
-                a += u[np.uint32(indices[p])]
-                p += one
-            a = uniform * (a + b)
-        else:
-            while p < end:
-                a += data[p] * u[np.uint32(indices[p])]
-                p += one
-        y = s[i] * (a + shift) * inv
-        w[i] = y
-        along += r[i] * y
-        across += q[i] * y
-        sums[codes[i]] += cell_scale[i] * y
-    return along, across
-
-
-@numba.njit(cache=True, nogil=True)
-def sort_rows_by_length(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, weighted: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The symmetric permutation that puts short rows first: order, indptr, indices and data of the permuted matrix.
-
-    Rows of like length follow one another, so the processor guesses right where they end.
-    """
-    n = indptr.size - 1
-    longest = 0
-    for i in range(n):
-        longest = max(longest, indptr[i + 1] - indptr[i])
-    place = np.zeros(longest + 2, dtype=np.int64)
-    for i in range(n):
-        place[indptr[i + 1] - indptr[i] + 1] += 1
-    for k in range(1, longest + 2):
-        place[k] += place[k - 1]
-    order = np.empty(n, dtype=np.int64)
-    new = np.empty(n, dtype=indices.dtype)
-    for i in range(n):
-        k = indptr[i + 1] - indptr[i]
-        order[place[k]] = i
-        new[i] = place[k]
-        place[k] += 1
-    starts = np.zeros_like(indptr)
-    columns = np.empty_like(indices)
-    values = np.empty_like(data) if weighted else data
-    at = 0
-    for row in range(n):
-        i = order[row]
-        for p in range(indptr[i], indptr[i + 1]):
-            columns[at] = new[indices[p]]
-            if weighted:
-                values[at] = data[p]
-            at += 1
-        starts[row + 1] = at
-    return order, starts, columns, values
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+def _coefficients(kd: np.ndarray, Z: np.ndarray, sign: float, sums: np.ndarray, c: np.ndarray) -> None:
+    """``c = (diag(kd) + sign Z Z^T) sums``: what the projection takes away, by cell."""
+    for a in range(kd.size):
+        c[a] = kd[a] * sums[a]
+    for b in range(Z.shape[1]):
+        low = 0.0
+        for a in range(kd.size):
+            low += Z[a, b] * sums[a]
+        low *= sign
+        for a in range(kd.size):
+            c[a] += Z[a, b] * low
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def lanczos_steps(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    data: np.ndarray,
+    width: int,
+    tile_first: np.ndarray,
+    runs: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
     uniform: float,
     tau_n: float,
     s: np.ndarray,
@@ -274,9 +206,9 @@ def lanczos_steps(
     """Steps `first` to `last` of the Lanczos recurrence on ``P A P``; returns the number of steps done.
 
     Vectors stay unscaled: ``r`` has norm ``norms[j]``, the j-th Lanczos vector is ``r / norms[j]``, and row j of
-    `history` is r. Two passes over the vectors a step: (1) product, alpha, cell sums and the trivial part;
-    (2) subtraction, norm, ``u = s r`` for the next product, and the history. The rows of `locked` are removed at every
-    step; with `full`, so is the whole history, twice. Ends early when the Krylov space is exhausted.
+    `history` is r. A step is the product and two passes over the vectors: (1) scaling, alpha, cell sums and the trivial
+    part; (2) subtraction, norm, ``u = s r`` for the next product, and the history. The rows of `locked` are removed at
+    every step; with `full`, so is the whole history, twice. Ends early when the Krylov space is exhausted.
 
     One long function, because every array it walks through is walked through once a pass.
     """
@@ -290,20 +222,18 @@ def lanczos_steps(
             for i in range(n):
                 total += u[i]
         sums[:] = 0.0
-        alpha, trivial = _rows_times_vector(
-            indptr, indices, data, uniform, u, tau_n * total, inv, s, r, q, cell_scale, codes, sums, w
-        )
+        tiled_product(width, tile_first, runs, rows, columns, values, uniform, u, w)
+        shift = tau_n * total
+        alpha = trivial = 0.0
+        for i in range(n):
+            y = s[i] * (w[i] + shift) * inv
+            w[i] = y
+            alpha += r[i] * y
+            trivial += q[i] * y
+            sums[codes[i]] += cell_scale[i] * y
         alpha *= inv
         alphas[j] = alpha
-        for a in range(kd.size):
-            c[a] = kd[a] * sums[a]
-        for b in range(Z.shape[1]):
-            low = 0.0
-            for a in range(kd.size):
-                low += Z[a, b] * sums[a]
-            low *= sign
-            for a in range(kd.size):
-                c[a] += Z[a, b] * low
+        _coefficients(kd, Z, sign, sums, c)
         here = alpha * inv
         back = norms[j] / norms[j - 1] if j > 0 else 0.0
         square = 0.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lemmata_core import InvalidInput
+from lemmata_core import InvalidInput, check
 from lemmata_core.claims import Table
 from lemmata_core.plain import plain
 
@@ -186,6 +187,8 @@ class FairnessReport:
     def page(self, title: str = "Fairness report", *, note: str = "") -> Page:
         """A self-contained page with the figures, tables and plots; write it with its ``write(path)``.
 
+        Without matplotlib (extra ``plot``) it has the tables alone, and says so.
+
         Parameters
         ----------
         title : str
@@ -198,6 +201,7 @@ class FairnessReport:
         """
         from lemmata_core.page import Page, plot_style
 
+        drawn = find_spec("matplotlib") is not None
         made = Page(title, subtitle=f"{int(self.sizes.sum())} nodes in {len(self.clusters)} clusters")
         made.facts({name: float(value) for name, value in self.scalars().items()})
         made.text(
@@ -208,11 +212,14 @@ class FairnessReport:
             made.text(note, kind="note")
         for warning in self.warnings:
             made.text(warning, kind="note")
+        if not drawn:
+            made.text("The tables' plots are missing: they need matplotlib (riemann-fair[plot]).", kind="note")
         for i, a in enumerate(self.attributes):
             part = made.section(a.name)
-            with plot_style():
-                figure = self.plot(i)
-            part.figure(figure, title=f"Shares of {a.name} in each cluster", description=_spoken(a, self.clusters))
+            if drawn:
+                with plot_style():
+                    figure = self.plot(i)
+                part.figure(figure, title=f"Shares of {a.name} in each cluster", description=_spoken(a, self.clusters))
             part.table(self.table(i))
             part.table(
                 Table(
@@ -271,7 +278,7 @@ def fairness_report(affinity: Any, labels: Any, groups: Any, *, combine: str = "
     InvalidInput
         Lengths that do not agree, no cluster, an attribute that is known of no clustered node.
     """
-    given = np.asarray(labels)
+    given = check.array(labels, "labels", ndim=1, dtype=np.int64)
     table = groups if isinstance(groups, Groups) else read_groups(groups, combine=combine, missing="ignore")
     clusters, counts, table = group_counts(given, table)
     unknown = next((name for name, c in zip(table.attributes, counts) if c.sum() == 0), None)

@@ -190,19 +190,19 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 def _read_one(folder: Path, manifest: Path, sequence: int) -> Checkpoint:
     content = json.loads(manifest.read_text(encoding="utf-8"))
     if content.get("format") != FORMAT or content.get("version") != VERSION:
-        raise ValueError(
+        raise InvalidInput(
             f"format {content.get('format')!r} version {content.get('version')!r}, not {FORMAT!r} {VERSION}"
         )
     data = _inside(folder, content["state"]["file"]).read_bytes()
     if hashlib.sha256(data).hexdigest() != content["state"]["sha256"]:
-        raise ValueError(f"{content['state']['file']} does not agree with its checksum")
+        raise InvalidInput(f"{content['state']['file']} does not agree with its checksum")
     chunks = tuple(Chunk(**chunk) for chunk in content["replay"]["chunks"])
     for chunk in chunks:
         digest = hashlib.sha256()
         for block in _blocks(_inside(folder, chunk.file)):
             digest.update(block)
         if digest.hexdigest() != chunk.sha256:
-            raise ValueError(f"{chunk.file} does not agree with its checksum")
+            raise InvalidInput(f"{chunk.file} does not agree with its checksum")
     state = load_tensors(io.BytesIO(data), content["state"]["file"])
     return Checkpoint(folder, sequence, state, content["meta"], chunks, int(content["replay"]["total"]))
 
@@ -212,7 +212,7 @@ def load_tensors(source: Any, name: str) -> Any:
 
     Raises
     ------
-    ValueError
+    InvalidInput
     """
     try:
         with warnings.catch_warnings():
@@ -222,12 +222,12 @@ def load_tensors(source: Any, name: str) -> Any:
         raise
     except Exception as err:
         # Bytes that are no pickle run into any exception of the unpickler's: KeyError, IndexError, struct.error, ...
-        raise ValueError(f"{name} holds something else than tensors and plain values") from err
+        raise InvalidInput(f"{name} holds something else than tensors and plain values") from err
 
 
 def _inside(folder: Path, name: str) -> Path:
     if Path(name).name != name:
-        raise ValueError(f"{name!r} is not the name of a file in the folder")
+        raise InvalidInput(f"{name!r} is not the name of a file in the folder")
     return folder / name
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import torch
 from lemmata_core import InvalidInput
+from lemmata_core.check import in_range
 from torch import Tensor
+
+from rl_mfpo.functional.checks import floats, together
 
 
 def project_categorical(probs: Tensor, atoms_shifted: Tensor, v_min: float, v_max: float) -> Tensor:
@@ -27,13 +30,18 @@ def project_categorical(probs: Tensor, atoms_shifted: Tensor, v_min: float, v_ma
     Raises
     ------
     InvalidInput
-        If ``v_min >= v_max`` or n < 2.
+        If ``v_min >= v_max`` or n < 2, and for what are no two tensors of one dtype whose shapes broadcast.
     """
-    n = probs.shape[-1]
+    n = floats(probs, "probs", "(..., n)").shape[-1]
+    v_min, v_max = in_range(v_min, "v_min"), in_range(v_max, "v_max")
     if n < 2 or not v_min < v_max:
         got = f"n = {n}, v_min = {v_min}, v_max = {v_max}"
         raise InvalidInput.argument("probs, v_min, v_max", expected="n >= 2 atoms and v_min < v_max", got=got)
+    if floats(atoms_shifted, "atoms_shifted", "(..., n)").dtype != probs.dtype or atoms_shifted.shape[-1] != n:
+        got = f"{atoms_shifted.dtype} and {atoms_shifted.shape[-1]}"
+        raise InvalidInput.argument("atoms_shifted", expected=f"{probs.dtype} and n = {n} atoms, as probs", got=got)
     if probs.shape != atoms_shifted.shape:
+        together({"probs": probs.shape, "atoms_shifted": atoms_shifted.shape})
         probs, atoms_shifted = torch.broadcast_tensors(probs, atoms_shifted)
     position = ((atoms_shifted - v_min) * ((n - 1) / (v_max - v_min))).clamp(0, n - 1)
     lower = position.floor()

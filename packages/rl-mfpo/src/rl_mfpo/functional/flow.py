@@ -16,6 +16,7 @@ from lemmata_core.check import positive_int
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from rl_mfpo.functional.checks import floats, like
 from rl_mfpo.functional.times import time_grid
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -67,11 +68,18 @@ def meanflow_target(u: Field, x: Tensor, r: Tensor, t: Tensor, v: Tensor) -> Ten
     Tensor, shape (B, A)
         Without gradient.
 
+    Raises
+    ------
+    InvalidInput
+        For what is no tensor of floating point, or one of another shape or dtype than `x` asks for.
+
     Notes
     -----
     The MeanFlow identity, arXiv 2604.14698; u(x, r, t) is (1 / (t - r)) times the integral of v from r to t.
     """
-    return v.detach() - (t - r).clamp(0, 1) * _along(u, x, r, t, v)
+    _check_point(x, r, t, v)
+    slope = like(_along(u, x, r, t, v), "what u returns", x, x.shape)
+    return v.detach() - (t - r).clamp(0, 1) * slope
 
 
 def divergence_target(delta: Field, x: Tensor, r: Tensor, t: Tensor, v: Tensor, div: Tensor) -> Tensor:
@@ -92,8 +100,23 @@ def divergence_target(delta: Field, x: Tensor, r: Tensor, t: Tensor, v: Tensor, 
     -------
     Tensor, shape (B, 1)
         Without gradient.
+
+    Raises
+    ------
+    InvalidInput
+        As `meanflow_target`.
     """
-    return div.detach().reshape(t.shape) - (t - r).clamp(0, 1) * _along(delta, x, r, t, v)
+    _check_point(x, r, t, v)
+    like(div, "div", x, t.shape[:-1] if getattr(div, "ndim", None) == t.ndim - 1 else t.shape)
+    slope = like(_along(delta, x, r, t, v), "what delta returns", x, t.shape)
+    return div.detach().reshape(t.shape) - (t - r).clamp(0, 1) * slope
+
+
+def _check_point(x: Tensor, r: Tensor, t: Tensor, v: Tensor) -> None:
+    times = (*floats(x, "x").shape[:-1], 1)
+    like(r, "r", x, times)
+    like(t, "t", x, times)
+    like(v, "v", x, x.shape)
 
 
 def gaussian_log_density(noise: Tensor) -> Tensor:
@@ -128,14 +151,16 @@ def sample_flow(
     Raises
     ------
     InvalidInput
+        If `noise` is no tensor of floating point, `steps` no integer >= 1, or a callable returns another shape.
     """
     grid = time_grid(positive_int(steps, "steps"))
+    floats(noise, "noise")
     x, total = noise, None
     for i in range(steps, 0, -1):
         t, r = torch.full_like(noise[..., :1], grid[i]), torch.full_like(noise[..., :1], grid[i - 1])
         if divergence is not None:
-            step = divergence(x, r, t)[..., 0]
+            step = like(divergence(x, r, t), "what divergence returns", x, t.shape)[..., 0]
             total = step if total is None else total + step
-        x = x - u(x, r, t) / steps
+        x = x - like(u(x, r, t), "what u returns", x, x.shape) / steps
     log_prob = None if total is None else gaussian_log_density(noise) + total / steps
     return (x.clamp(-1, 1) if clip else x), log_prob

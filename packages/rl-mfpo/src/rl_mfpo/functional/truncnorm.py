@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from lemmata_core import InvalidInput
 from torch import Tensor
+
+from rl_mfpo.functional.checks import together
 
 TAIL = 5.0  # sigmas: with the nearer bound beyond, the distribution function is handled by its logarithm
 NEWTON_STEPS = 5
@@ -30,18 +33,29 @@ def truncated_normal(low: Tensor, high: Tensor, *, generator: torch.Generator | 
     Raises
     ------
     InvalidInput
-        If a bound is NaN, or low > high.
+        If a bound is NaN or no array of real numbers, low > high, or the shapes do not broadcast.
     """
-    low, high = torch.as_tensor(low), torch.as_tensor(high)
+    low, high = _bound(low, "low"), _bound(high, "high")
     if not low.is_floating_point():
         low = low.float()
     high = high.to(low)
+    # Not torch.broadcast_shapes, which imports sympy: seconds.
+    shape = together({"low": low.shape, "high": high.shape})
     if not bool((low <= high).all()):
         raise InvalidInput.argument("low, high", expected="low <= high everywhere", got="bounds that cross, or NaN")
-    # Not torch.broadcast_shapes, which imports sympy: seconds.
-    uniform = torch.rand((low + high).shape, generator=generator, dtype=torch.float64, device=low.device)
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=low.device)
     drawn = invert(uniform, low.double(), high.double()).to(low.dtype)
     return torch.minimum(torch.maximum(drawn, low), high)
+
+
+def _bound(x: Any, name: str) -> Tensor:
+    try:
+        made = torch.as_tensor(x)
+    except (OverflowError, RuntimeError, TypeError, ValueError) as err:
+        raise InvalidInput.argument(name, expected="a tensor of real numbers", got=type(x).__name__) from err
+    if made.is_complex() or made.dtype == torch.bool or made.layout is not torch.strided:
+        raise InvalidInput.argument(name, expected="a dense tensor of real numbers", got=f"{made.dtype}, {made.layout}")
+    return made
 
 
 def invert(uniform: Tensor, low: Tensor, high: Tensor) -> Tensor:

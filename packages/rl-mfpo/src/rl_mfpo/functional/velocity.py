@@ -14,6 +14,7 @@ from lemmata_core import InvalidInput
 from lemmata_core.check import in_range, one_of, positive_int
 from torch import Tensor
 
+from rl_mfpo.functional.checks import floats, like, temperature
 from rl_mfpo.functional.truncnorm import truncated_normal
 
 TIME_CLAMP = 1e-4  # both proposals divide by t or by 1 - t
@@ -77,9 +78,8 @@ def propose(
     """Collect the actions of the samplers that `mode` uses."""
     actions, weights, k_policy = [], [], 0
     if mode != "gaussian":
-        if policy_actions is None or policy_log_prob is None:
-            expected = f"actions of the policy and their log-likelihood for mode {mode!r}"
-            raise InvalidInput.argument("policy_actions, policy_log_prob", expected=expected, got="None")
+        assert policy_actions is not None  # noqa: S101 - `_check_policy` has seen to both
+        assert policy_log_prob is not None  # noqa: S101
         k_policy = policy_actions.shape[1]
         gap = (x.unsqueeze(1) - (1 - t).unsqueeze(1) * policy_actions) / t.unsqueeze(1)
         actions.append(policy_actions)
@@ -208,8 +208,12 @@ def estimate_velocity(
     """
     one_of(mode, "mode", ("adaptive", "gaussian", "policy"))
     positive_int(k_gaussian, "k_gaussian")
-    if not float(alpha) > 0:
-        raise InvalidInput.argument("alpha", expected="a temperature > 0", got=float(alpha))
+    alpha = temperature(alpha)
+    if floats(x, "x", "(B, A)").dim() != 2:
+        raise InvalidInput.argument("x", expected="shape (B, A)", got=f"shape {tuple(x.shape)}")
+    like(t, "t", x, (len(x), 1))
+    if mode != "gaussian":
+        _check_policy(x, policy_actions, policy_log_prob, mode)
     t = t.clamp(TIME_CLAMP, 1 - TIME_CLAMP)
     proposals = propose(
         x,
@@ -223,5 +227,17 @@ def estimate_velocity(
     if min_ess is not None:
         sizes = (proposals.k_policy, proposals.actions.shape[1] - proposals.k_policy)
         in_range(min_ess, "min_ess", 1.0, float(min(size for size in sizes if size)))
-    estimate, _ = combine(proposals, q(proposals.actions) / alpha, x, t, min_ess)
+    values = like(q(proposals.actions), "what q returns", x, proposals.log_weight.shape)
+    estimate, _ = combine(proposals, values / alpha, x, t, min_ess)
     return estimate
+
+
+def _check_policy(x: Tensor, actions: Tensor | None, log_prob: Tensor | None, mode: str) -> None:
+    if actions is None or log_prob is None:
+        expected = f"actions of the policy and their log-likelihood for mode {mode!r}"
+        raise InvalidInput.argument("policy_actions, policy_log_prob", expected=expected, got="None")
+    drawn = floats(actions, "policy_actions", "(B, K1, A)", min_ndim=3).shape[1]
+    if drawn < 1:
+        raise InvalidInput.argument("policy_actions", expected="at least one action a row", got=tuple(actions.shape))
+    like(actions, "policy_actions", x, (len(x), drawn, x.shape[1]))
+    like(log_prob, "policy_log_prob", x, (len(x), drawn))
