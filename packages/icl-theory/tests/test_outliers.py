@@ -1,4 +1,4 @@
-import math
+"""One-layer models under outliers: gates, the compiled engine, theory, refusals."""
 
 import numpy as np
 import pytest
@@ -12,16 +12,11 @@ from icl_theory import (
     MambaICL,
     PatternBank,
     PromptSpec,
-    check_coverage,
-    evaluate,
     gate_weights,
-    probe_attention,
     probe_gates,
     sample_prompts,
     selective_scan,
-    stream_prompts,
     tasks_all,
-    tasks_ring,
     theory,
     train,
 )
@@ -29,7 +24,6 @@ from icl_theory.pattern_engine import PatternEngine, Weights
 from icl_theory.prompts import dense, draw_coefficients
 from icl_theory.training import weights_of
 from lemmata_core import InvalidInput
-from scipy import stats
 
 BANK = PatternBank()
 TASKS = tasks_all(6)
@@ -200,185 +194,6 @@ def test_the_vote_at_the_edges_of_its_range(alpha):
     assert theory.vote_error(0.5, 40_000) == pytest.approx(0.5)
 
 
-def test_the_generator_is_xoshiro256_plus_plus():
-    from icl_theory.prompt_kernel import below, bits, uniform
-
-    words = [1, 2, 3, 4]
-    state, mask = np.array(words, np.uint64), (1 << 64) - 1
-
-    def turn(x, k):
-        return (x << k | x >> (64 - k)) & mask
-
-    for _ in range(100):
-        right = (turn((words[0] + words[3]) & mask, 23) + words[0]) & mask
-        shifted = words[1] << 17 & mask
-        words[2] ^= words[0]
-        words[3] ^= words[1]
-        words[1] ^= words[2]
-        words[0] ^= words[3]
-        words[2] ^= shifted
-        words[3] = turn(words[3], 45)
-        assert bits(state) == right
-    draws = np.array([uniform(state) for _ in range(5000)])
-    assert stats.kstest(draws, "uniform").pvalue > 1e-6
-    counts = np.bincount([below(state, 7) for _ in range(7000)], minlength=7)
-    assert stats.chisquare(counts).pvalue > 1e-6
-
-
-def test_patterns_are_orthogonal_and_frozen():
-    bank = PatternBank(outlier_norm=2.0, rng=5)
-    rows = np.concatenate([bank.relevant, bank.irrelevant, bank.outlier, bank.spare])
-    norms = np.diag([9.0] * 16 + [4.0] * 3 + [1.0] * 11)
-    np.testing.assert_allclose(rows @ rows.T, norms, atol=1e-12)
-    with pytest.raises(ValueError, match="read-only"):
-        bank.relevant[0] = 0
-
-
-def test_task_sets():
-    assert tasks_ring(3).tolist() == [[0, 1], [1, 2], [2, 0]]
-    assert len(tasks_all(6)) == 30
-    ring = check_coverage(tasks_ring(4), 4)
-    assert ring.balanced
-    assert len(ring.unseen) == 8
-    assert not check_coverage([[0, 1]], 2).balanced
-    assert len(check_coverage(tasks_all(3), 3).unseen) == 0
-
-
-def inside(count, n, p):
-    return stats.binomtest(int(count), n, p).pvalue > 1e-6
-
-
-def test_marginals_of_drawn_prompts():
-    n, spec = 4000, PromptSpec(length=10, outlier_fraction=0.3, labels="random")
-    batch = sample_prompts(BANK, TASKS, spec, n, 0)
-    shown, spoilt = batch.tokens[:, :-1, -1].numpy(), batch.is_outlier[:, :-1].numpy()
-    assert inside(spoilt.sum(), n * 10, 0.3)
-    assert inside((batch.labels > 0).sum(), n, 0.5)
-    assert inside(batch.same_pattern[:, :-1].sum(), n * 10, 0.5)
-    assert inside((shown[spoilt] > 0).sum(), int(spoilt.sum()), 0.5)
-    assert not batch.is_outlier[:, -1].any()
-    assert (batch.tokens[:, -1, -1] == 0).all()
-    assert set(np.unique(shown)) == {-1.0, 1.0}
-    # A clean example of the query's pattern shows the query's label, one of the other pattern the opposite.
-    truth = np.where(batch.same_pattern[:, :-1].numpy(), 1, -1) * batch.labels.numpy()[:, None]
-    assert (shown == truth)[~spoilt].all()
-    # Relevant part exactly one mu, outlier part kappa_a times one v.
-    x = batch.tokens[..., :-1].double().numpy()
-    np.testing.assert_allclose(np.sort(x @ BANK.relevant.T / 9, -1)[..., -1], 1, atol=1e-5)
-    parts = np.abs(x @ BANK.outlier.T / 9).max(-1)
-    np.testing.assert_allclose(parts, 2.0 * batch.is_outlier.numpy(), atol=1e-5)
-
-
-@pytest.mark.parametrize(("labels", "right"), [("flip", lambda t: -t), ("target", lambda t: -1 + 0 * t)])
-def test_labels_of_outliers(labels, right):
-    batch = sample_prompts(BANK, TASKS, PromptSpec(labels=labels, target=-1), 200, 0)
-    truth = np.where(batch.same_pattern.numpy(), 1, -1) * batch.labels.numpy()[:, None]
-    spoilt = batch.is_outlier.numpy()
-    assert (batch.tokens[..., -1].numpy()[spoilt] == right(truth)[spoilt]).all()
-
-
-@pytest.mark.parametrize("placement", ["random", "farthest", "closest"])
-@pytest.mark.parametrize("count", ["exact", "bernoulli"])
-def test_placement_and_count(placement, count):
-    spec = PromptSpec(length=7, outlier_fraction=0.4, placement=placement, count=count)
-    spoilt = sample_prompts(BANK, TASKS, spec, 2000, 0).is_outlier[:, :-1].numpy()
-    sizes = spoilt.sum(1)
-    if count == "exact":
-        assert (sizes == 3).all()
-    else:
-        assert inside(spoilt.sum(), 14000, 0.4)
-    if placement == "farthest":
-        assert (np.diff(spoilt.astype(int), axis=1) <= 0).all()
-    elif placement == "closest":
-        assert (np.diff(spoilt.astype(int), axis=1) >= 0).all()
-    else:
-        assert all(inside(column, 2000, 3 / 7 if count == "exact" else 0.4) for column in spoilt.sum(0))
-
-
-def test_the_same_seed_gives_the_same_prompts():
-    spec = PromptSpec()
-    stream = stream_prompts(BANK, TASKS, spec, 3, 7)
-    first = next(stream)
-    assert torch.equal(first.tokens, sample_prompts(BANK, TASKS, spec, 3, 7).tokens)
-    assert not torch.equal(first.tokens, next(stream).tokens)
-
-
-def test_a_model_of_nan_is_always_wrong():
-    class Broken(torch.nn.Module):
-        def __init__(self, value):
-            super().__init__()
-            self.value = value
-            self.scale = torch.nn.Parameter(torch.ones(1))
-
-        def forward(self, tokens):
-            return torch.full((len(tokens),), self.value)
-
-    nan = evaluate(Broken(math.nan), BANK, TASKS, PromptSpec(), n=100)
-    assert (nan.value, nan.n_nonfinite) == (1.0, 100)
-    tie = evaluate(Broken(0.0), BANK, TASKS, PromptSpec(), n=100)
-    assert (tie.value, tie.n_nonfinite) == (1.0, 0)
-    poisoned = MambaICL(30)
-    with torch.no_grad():
-        poisoned.W_B[0, 0] = math.nan
-    assert evaluate(poisoned, BANK, TASKS, PromptSpec(), n=100).value == 1.0
-
-
-def test_a_diverging_run_says_so():
-    result = train(LinearAttentionICL(30), BANK, TASKS, PromptSpec(), steps=500, lr=50.0, engine="torch")
-    assert result.status == "diverged"
-    assert not math.isfinite(result.losses[-1])
-
-
-def test_training_learns_and_both_engines_agree():
-    spec = PromptSpec()
-    losses = {}
-    for engine in ("pattern", "torch"):
-        model = MambaICL(30)
-        losses[engine] = train(model, BANK, TASKS, spec, steps=30, batch=64, engine=engine).losses
-    np.testing.assert_allclose(losses["pattern"], losses["torch"], rtol=1e-3, atol=1e-6)
-    model = MambaICL(30)
-    assert train(model, BANK, TASKS, spec, steps=400).status == "finished"
-    assert evaluate(model, BANK, TASKS, PromptSpec(outlier_fraction=0.5, labels="flip"), n=2000).value < 0.05
-    rows = {row[0]: row[1] for row in probe_attention(model, BANK, TASKS, spec).rows}
-    assert rows["same pattern"] > 1 > rows["other pattern"]
-    probe = probe_gates(model, BANK, TASKS, spec)
-    assert probe.ratio < 0.05
-    assert probe.slope > -math.log(2)
-
-
-def test_a_loss_to_stop_at():
-    result = train(MambaICL(30), BANK, TASKS, PromptSpec(), steps=2000, stop_loss=0.3)
-    assert result.status == "stopped"
-    assert result.losses[-10:].mean() <= 0.3 < result.losses[-11:-1].mean()
-
-
-@pytest.mark.parametrize("engine", ["pattern", "torch"])
-def test_an_interrupted_run_goes_on_bit_for_bit(engine, tmp_path, monkeypatch):
-    import icl_theory.training as training
-
-    spec, whole = PromptSpec(length=5), MambaICL(30)
-    right = train(whole, BANK, TASKS, spec, steps=450, batch=8, engine=engine).losses
-    made = {"pattern": training._PatternTrainer, "torch": training._TorchTrainer}[engine]
-    plain, calls = made.step, []
-
-    def stops(self, found):
-        calls.append(1)
-        if len(calls) == 300:
-            raise KeyboardInterrupt
-        return plain(self, found)
-
-    monkeypatch.setattr(made, "step", stops)
-    model = MambaICL(30)
-    options = {"steps": 450, "batch": 8, "engine": engine, "checkpoint": tmp_path / "run.pt"}
-    first = train(model, BANK, TASKS, spec, **options)
-    assert (first.status, first.steps) == ("interrupted", 299)
-    again = MambaICL(30)
-    second = train(again, BANK, TASKS, spec, **options)
-    assert len(calls) == 300 + 250  # on from the checkpoint at step 200
-    assert np.array_equal(second.losses, right)
-    assert torch.equal(again.W_B, whole.W_B)
-
-
 @pytest.mark.parametrize(
     ("make", "named"),
     [
@@ -432,39 +247,6 @@ def test_conditions_name_what_they_are():
     assert (share.term, share.satisfied) == (0.6, False)
 
 
-def test_stress_on_a_function_of_tokens():
-    from icl_theory import stress
-
-    def oracle(tokens):
-        # Labels of clean examples with the query's pattern, the other pattern's turned over.
-        x, y = tokens[..., :-1], tokens[..., -1]
-        scores = (x @ torch.tensor(BANK.relevant, dtype=torch.float32).T).argmax(-1)
-        spoilt = (x @ torch.tensor(BANK.outlier, dtype=torch.float32).T).abs().amax(-1) > 0.1
-        votes = torch.where(scores == scores[:, -1:], y, -y)
-        return torch.where(spoilt, 0.0, votes)[:, :-1].sum(1)
-
-    table = stress(oracle, BANK, TASKS, alphas=(0.3,), n=500)
-    assert len(table.rows) == 6
-    assert all(row[4] == 0 for row in table.rows)
-    nan = stress(
-        lambda t: t[:, 0, 0] * math.nan, BANK, TASKS, alphas=(0.3,), labels=("flip",), placements=("random",), n=50
-    )
-    assert nan.rows[0][4] == 1.0
-    assert nan.rows[0][7] == 50
-
-
-def test_prompts_from_real_data():
-    from icl_theory import prompts_from_table
-
-    X, y = np.arange(20.0).reshape(10, 2), np.arange(10.0)
-    prompts = prompts_from_table(X, y, 4, n=7, rng=0)
-    assert prompts.x.shape == (7, 4, 2)
-    assert (prompts.x[..., 0] == 2 * prompts.y).all()
-    assert all(len(set(row)) == 4 for row in prompts.y.tolist())
-    with pytest.raises(InvalidInput, match=r"^length: expected"):
-        prompts_from_table(X, y, 11)
-
-
 def test_no_file_hides_a_public_function_of_its_name():
     import pkgutil
 
@@ -473,19 +255,3 @@ def test_no_file_hides_a_public_function_of_its_name():
     files = {module.name for module in pkgutil.iter_modules(icl_theory.__path__)}
     hidden = [n for n in icl_theory.__all__ if n in files and not isinstance(getattr(icl_theory, n), type(pkgutil))]
     assert hidden == []
-
-
-def test_a_run_that_ended_does_not_go_on(tmp_path):
-    results = []
-    for _ in range(2):
-        model = MambaICL(30)
-        results.append(
-            train(model, BANK, TASKS, SPEC, steps=60, batch=32, stop_loss=10.0, checkpoint=tmp_path / "stopped.pt")
-        )
-        assert (results[-1].status, results[-1].steps) == ("stopped", 10)
-    assert results[0].losses.tolist() == results[1].losses.tolist()
-    for _ in range(2):
-        wild = LinearAttentionICL(30)
-        result = train(wild, BANK, TASKS, SPEC, steps=500, batch=32, lr=50.0, checkpoint=tmp_path / "diverged.pt")
-        assert result.status == "diverged"
-        assert np.isfinite(result.losses[:-1]).all()

@@ -188,35 +188,9 @@ def test_no_copy_of_an_ordered_matrix(order):
     assert peak < 0.1 * cost.nbytes
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak of the process is reset by Linux only")
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_no_copy_in_the_memory_of_the_process(order):
-    # What kernels allocate is not seen by tracemalloc, but it is by the operating system. The copy shows that it is.
-    code = f"""
-import numpy as np
-from lap_warmstart import solve
-
-def grown(call):
-    def read(name):
-        line = next(t for t in open("/proc/self/status") if t.startswith(name))
-        return 1024 * int(line.split()[1])
-    open("/proc/self/clear_refs", "w").write("5")
-    before = read("VmRSS")
-    call()
-    return (read("VmHWM") - before) / cost.nbytes
-
-cost = np.empty((2500, 2500), order="{order}")
-np.random.default_rng(1).random(out=cost if cost.flags.c_contiguous else cost.T)
-solve(cost)
-print(grown(lambda: solve(cost)), grown(cost.copy))
-"""
-    try:
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    except subprocess.CalledProcessError as err:
-        if "clear_refs" in err.stderr:
-            pytest.skip("this system does not let a process reset its peak")
-        raise
-    solved, copied = map(float, out.split())
+def test_no_copy_in_the_memory_of_the_process(order, peaks):
+    [(solved, copied)] = peaks(f"{order},2500,2500")
     assert copied > 0.9
     assert solved < 0.1
 

@@ -201,6 +201,16 @@ def test_command_line_solves_and_certifies(tmp_path, kind):
     assert invoke("certify", path, answer).exit_code == 1
 
 
+def test_command_line_interrupted_ends_with_130(tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    np.save(tmp_path / "c.npy", np.ones((3, 3)))
+    monkeypatch.setattr("lap_warmstart.solve", interrupt)
+    done = invoke("solve", tmp_path / "c.npy")
+    assert (done.exit_code, done.stderr) == (130, "error: interrupted\n")
+
+
 def test_command_line_exit_codes(tmp_path):
     infeasible, bad = tmp_path / "i.csv", tmp_path / "b.csv"
     infeasible.write_text("inf,inf\n1,2\n")
@@ -215,6 +225,7 @@ def test_command_line_exit_codes(tmp_path):
     ):
         assert invoke(*words).exit_code == 2, words
     assert invoke("solve", infeasible, "--unmatched-cost", "1.5").exit_code == 0
+    assert json.loads(invoke("solve", infeasible, "--partial", "--json").stdout)["wall_time"] > 0
     assert invoke("info").exit_code == 0
     assert invoke("bench", "--sizes", "30", "--families", "uniform", "--peers", "scipy").exit_code == 0
 

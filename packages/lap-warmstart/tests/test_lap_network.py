@@ -150,6 +150,7 @@ def test_training_runs_resumes_and_leaves_nothing_behind(tmp_path):
     out = tmp_path / "m.npz"
     options = {"epochs": 2, "rng": 1, "out": out, "progress": Progress()}
     report = train(["uniform", "metric"], [64], 6, **options)
+    assert report.wall_time > 0
     assert (report.epochs, report.instances) == (2, 6)
     assert [p.name for p in tmp_path.iterdir()] == ["m.npz"]
     again = train(["uniform", "metric"], [64], 6, **options)

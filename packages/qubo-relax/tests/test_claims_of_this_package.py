@@ -1,5 +1,6 @@
 """The rules that accept: what a figure of each kind leads to, and what is said where data is missing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def test_newman1_decides_where_it_is_at_hand():
 def test_ends_on_newman1():
     method, usual, certified = claims_work.newman_ends(str(NEWMAN), "pgd", 0, 8, 100)
     assert (method, usual, certified) == ("pgd", 0.0, 1.0)
+
+
+def test_a_task_broken_off_is_no_evidence(monkeypatch):
+    from qubo_relax.solvers import pgd
+
+    kernel = pgd.pgd
+    monkeypatch.setattr(pgd, "pgd", lambda *words: replace(kernel(*words), ended="interrupted"))
+    with pytest.raises(KeyboardInterrupt):
+        claims_work.newman_ends(str(claims_work.newman_file()), "pgd", 0, 8, 1)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_quadratic_is_solved_and_certified(square):
     done = run("solve", square, "--certify", "--json", "--restarts", 4, "--steps", 50)
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
-    assert answer["value"] == -4
+    assert answer["objective"] == -4
     assert answer["point"] == "local_min"
 
 
@@ -39,6 +40,18 @@ def test_a_refuted_quadratic_ends_with_three(tmp_path):
         done = run("verify", tmp_path / "k2.qubo", "--constraints", tmp_path / "rows.csv", "--method", method, "--json")
         assert done.exit_code == 3
         assert json.loads(done.stdout)["counterexample"] == [1, 1]
+
+
+def test_an_interruption_ends_with_130_and_the_best_so_far(square, monkeypatch):
+    from qubo_relax.solvers import anneal
+
+    kernel = anneal.anneal
+    monkeypatch.setattr(anneal, "anneal", lambda *words: replace(kernel(*words), ended="interrupted"))
+    done = run("solve", square, "--certify", "--json", "--restarts", 4, "--steps", 50)
+    assert done.exit_code == 130
+    answer = json.loads(done.stdout)
+    assert (answer["status"], answer["objective"], answer["point"]) == ("interrupted", -4, "local_min")
+    assert run("compare", square, "--time", 0.1).exit_code == 130
 
 
 def test_no_feasible_sample_ends_with_four(tmp_path):
@@ -144,4 +157,4 @@ def test_solve_certifies_a_quadratic_under_rows(tmp_path, coupling, verdict):
     answer = json.loads(done.stdout)
     assert done.exit_code == 0, done.output
     assert answer["formulation_verdict"].startswith(verdict)
-    assert (answer["value"], answer["feasible"], answer["point"]) == (-1, True, "local_min")
+    assert (answer["objective"], answer["feasible"], answer["point"]) == (-1, True, "local_min")

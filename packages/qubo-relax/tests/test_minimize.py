@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,6 +97,34 @@ def test_an_interruption_returns_the_best_so_far(method):
     assert is_vertex_minimum(q, r.x[None])[0]
     stopped = qr.minimize(q, method, restarts=4, steps=10_000, callback=lambda step, energy: True)
     assert stopped.status == "interrupted"
+
+
+def test_an_interruption_of_the_improver_keeps_the_sample(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    pit = qr.problems.OpenPit([10, -2, -2, -2], [(0, 1), (1, 2), (2, 3)])
+    monkeypatch.setattr(type(pit), "improve", interrupt)
+    r = qr.minimize(pit, restarts=4, steps=20)
+    assert (r.status, r.feasible, r.objective) == ("interrupted", True, r.sample_objective)
+    assert qr.certify_point(pit.qubo(), r.x).status == "local_min"
+
+
+def test_an_interruption_inside_an_improver_that_anneals_is_told(monkeypatch):
+    from qubo_relax.solvers import anneal
+
+    kernel, calls = anneal.anneal, []
+
+    def interrupt(prep, X0, steps, options, stop):
+        calls.append(1)
+        lanes = kernel(prep, X0, steps, options, stop)
+        return lanes if len(calls) == 1 else replace(lanes, ended="interrupted")
+
+    monkeypatch.setattr(anneal, "anneal", interrupt)
+    risk = np.full((4, 4), 0.1)
+    pit = qr.problems.OpenPit([10, -2, -2, -2], [(0, 1), (1, 2), (2, 3)], risk=risk)
+    assert qr.minimize(pit, "anneal", restarts=4, steps=20).status == "interrupted"
+    assert len(calls) == 2
 
 
 def test_without_concavity_tied_pairs_are_settled_too():

@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 import typer
 from lemmata_core import InvalidInput
-from lemmata_core.cli import JsonOption, app, emit
+from lemmata_core.cli import FAILED, INTERRUPTED, JsonOption, app, emit, fail
 
 from cg_tensorproduct import explaining, measure, tuning
 from cg_tensorproduct.coupling import coupling_coefficient, triangle
@@ -114,8 +114,7 @@ def check(lmax: Annotated[int, typer.Option(min=0)] = 6) -> None:
         worst = max(worst, error)
         typer.echo(f"{name:8s} largest difference {error:.1e}")
     if worst > 1e-11:
-        typer.echo("error: the algorithms differ by more than 1e-11", err=True)
-        raise typer.Exit(1)
+        fail("the algorithms differ by more than 1e-11", FAILED)
 
 
 def _show(found: measure.Table, plot: Path | None, *, as_json: bool) -> None:
@@ -126,7 +125,7 @@ def _show(found: measure.Table, plot: Path | None, *, as_json: bool) -> None:
     else:
         _print(found)
     if found.interrupted:
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _print(found: measure.Table) -> None:

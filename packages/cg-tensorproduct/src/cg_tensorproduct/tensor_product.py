@@ -103,18 +103,8 @@ class TensorProduct(nn.Module):
         self.algorithm = check_choice("algorithm", algorithm, ("auto", "torch", "kernel"))
         self.layout = check_choice("layout", layout, LAYOUTS)
         self.inference, self.validate = inference, validate
-        if shared_weights is False and internal_weights is None:
-            internal_weights = False
-        self.shared_weights = True if shared_weights is None else shared_weights
-        has_weight = any(ins.has_weight for ins in self.instructions)
-        self.internal_weights = self.shared_weights and has_weight if internal_weights is None else internal_weights
-        if self.internal_weights and not self.shared_weights:
-            raise InvalidInput.argument("internal_weights", expected="False where weights are not shared", got=True)
         self.weight_numel = sum(ins.numel for ins in self.instructions)
-        if self.internal_weights and self.weight_numel > 0:
-            self.weight = nn.Parameter(torch.randn(self.weight_numel, dtype=dtype, device=device))
-        else:
-            self.register_buffer("weight", torch.zeros(0, dtype=dtype, device=device))
+        self._make_weight(internal_weights, shared_weights, dtype, device)
         self.register_buffer("output_mask", self._mask().to(device=device))
         self._register_load_state_dict_pre_hook(drop_generated_code)
         self._dims = tuple(term.dim for term in terms)
@@ -125,6 +115,25 @@ class TensorProduct(nn.Module):
         self._chosen: dict[tuple[int, torch.dtype, torch.device, bool], tuple[str, int]] = {}
         if self.algorithm == "kernel":
             self._store.get("kernel", dtype or torch.get_default_dtype(), device or torch.device("cpu"))
+
+    def _make_weight(
+        self,
+        internal_weights: bool | None,
+        shared_weights: bool | None,
+        dtype: torch.dtype | None,
+        device: torch.device | None,
+    ) -> None:
+        """Decide whose the weights are, as e3nn does, and draw them where they are the module's own."""
+        self.shared_weights = True if shared_weights is None else shared_weights
+        if internal_weights is None:
+            internal_weights = self.shared_weights and any(ins.has_weight for ins in self.instructions)
+        self.internal_weights = internal_weights
+        if self.internal_weights and not self.shared_weights:
+            raise InvalidInput.argument("internal_weights", expected="False where weights are not shared", got=True)
+        if self.internal_weights and self.weight_numel > 0:
+            self.weight = nn.Parameter(torch.randn(self.weight_numel, dtype=dtype, device=device))
+        else:
+            self.register_buffer("weight", torch.zeros(0, dtype=dtype, device=device))
 
     def forward(self, x1: Tensor, x2: Tensor, weight: Tensor | list[Tensor] | None = None) -> Tensor:
         """The product of two batches of features.

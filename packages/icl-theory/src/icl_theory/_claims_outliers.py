@@ -11,7 +11,7 @@ from lemmata_core import Claim, Context, Evidence, Scale, Series, Table, Verdict
 
 from icl_theory import theory
 from icl_theory._claims_common import KAPPA, OUTLIERS_PAPER, WIDE, seed_of, sweep
-from icl_theory.sweep import phase_diagram, robustness_cell
+from icl_theory.sweep import PhaseDiagram, phase_diagram, robustness_cell
 
 # --- A1
 
@@ -32,30 +32,7 @@ def run_robustness(ctx: Context) -> Evidence:
         for s in seeds
     ]  # fmt: skip
     found = sweep(ctx, robustness_cell, cells, "training")
-    mean: dict[tuple[str, str, float, str, float], float] = {}
-    rows = []
-    for key in dict.fromkeys((c["model"], *row[:4]) for c, r in zip(cells, found) for row in r["errors"]):
-        errors = [row[4] for c, r in zip(cells, found) for row in r["errors"] if (c["model"], *row[:4]) == key]
-        mean[key] = float(np.mean(errors))
-        rows.append((*key, mean[key], float(np.min(errors)), float(np.max(errors)), *_references(key[1], key[4])))
-    total = n * len(seeds)
-    excess = {
-        rule: max(
-            abs(mean["none", rule, KAPPA, "bernoulli", a] - theory.vote_error(a, 20, rule))
-            - 3 * math.sqrt(theory.vote_error(a, 20, rule) / total)
-            for a in alphas
-        )
-        for rule in ("flip", "random", "target")
-    }
-    above = max(
-        mean["mamba", rule, WIDE, "bernoulli", a] - theory.bayes_floor(a, 20)
-        for rule in ("flip", "random", "target")
-        for a in alphas
-        if a <= 0.8
-    )
-    curve = [mean["none", "flip", KAPPA, "bernoulli", a] for a in alphas]
-    values = {f"linear_from_vote_{rule}": value for rule, value in excess.items()}
-    values |= {"mamba_above_floor": above, "linear_flip_crossing": float(np.interp(0.5, curve, alphas))}
+    mean, rows = _errors_by_case(cells, found)
     eight = [
         (rule, kappa, count, mean[key], "yes" if mean[key] < 0.01 else "no")
         for key in mean
@@ -73,7 +50,7 @@ def run_robustness(ctx: Context) -> Evidence:
     at = mean["mamba", "flip", WIDE, "bernoulli", 0.8], mean["none", "flip", WIDE, "bernoulli", 0.8]
     return Evidence(
         headline=f"at 80 % flipped outliers Mamba errs on {at[0]:.3f}, linear attention on {at[1]:.3f}",
-        values=values,
+        values=_robustness_values(mean, alphas, n * len(seeds)),
         tables=(
             Table(
                 "Error by share of outliers",
@@ -87,6 +64,48 @@ def run_robustness(ctx: Context) -> Evidence:
         series=(Series("Error against the share of outliers", "alpha", "error", lines),),
         settings={"seeds": seeds, "train_fraction": 0.6, "test_prompts": n, "steps": cells[0]["steps"]},
     )
+
+
+# Gate, labelling rule, magnitude, count, share of outliers.
+_Case = tuple[str, str, float, str, float]
+
+
+def _errors_by_case(
+    cells: list[dict[str, Any]], found: list[dict[str, Any]]
+) -> tuple[dict[_Case, float], list[tuple[Any, ...]]]:
+    """Mean error over seeds, and the same as rows with the extremes and what theory says."""
+    errors: dict[_Case, list[float]] = {}
+    for c, r in zip(cells, found):
+        for row in r["errors"]:
+            errors.setdefault((c["model"], *row[:4]), []).append(row[4])
+    mean = {case: float(np.mean(e)) for case, e in errors.items()}
+    rows = [
+        (*case, mean[case], float(np.min(e)), float(np.max(e)), *_references(case[1], case[4]))
+        for case, e in errors.items()
+    ]
+    return mean, rows
+
+
+def _robustness_values(mean: dict[_Case, float], alphas: list[float], total: int) -> dict[str, float]:
+    """How far linear attention is from a vote and Mamba from the floor, each error a mean over `total` prompts."""
+    rules = ("flip", "random", "target")
+    values = {
+        f"linear_from_vote_{rule}": max(
+            abs(mean["none", rule, KAPPA, "bernoulli", a] - theory.vote_error(a, 20, rule))
+            - 3 * math.sqrt(theory.vote_error(a, 20, rule) / total)
+            for a in alphas
+        )
+        for rule in rules
+    }
+    values["mamba_above_floor"] = max(
+        mean["mamba", rule, WIDE, "bernoulli", a] - theory.bayes_floor(a, 20)
+        for rule in rules
+        for a in alphas
+        if a <= 0.8
+    )
+    curve = [mean["none", "flip", KAPPA, "bernoulli", a] for a in alphas]
+    values["linear_flip_crossing"] = float(np.interp(0.5, curve, alphas))
+    return values
 
 
 def _references(rule: str, alpha: float) -> tuple[float, float]:
@@ -242,6 +261,14 @@ def accept_gates(e: Evidence) -> Verdict:
 # --- A5
 
 
+def _mean_errors(diagram: PhaseDiagram) -> dict[tuple[object, object, object], float]:
+    """Mean over seeds by gate, share in training and share at test."""
+    errors: dict[tuple[object, object, object], list[float]] = {}
+    for row in diagram.table.rows:
+        errors.setdefault((row[0], row[3], row[4]), []).append(float(row[6]))  # type: ignore[arg-type]
+    return {case: float(np.mean(e)) for case, e in errors.items()}
+
+
 def run_training_share(ctx: Context) -> Evidence:
     """Train at several shares of outliers, and find the largest tolerated share at test."""
     smoke = ctx.scale is Scale.SMOKE
@@ -255,15 +282,13 @@ def run_training_share(ctx: Context) -> Evidence:
     if diagram.status != "finished":
         raise KeyboardInterrupt
     bound = {(row[0], row[3]): float(row[4]) for row in diagram.boundary(0.05).rows}  # type: ignore[arg-type]
-    mamba = [bound["mamba", p] for p in shares]
-    tolerated = [0.0 if math.isnan(a) else a for a in mamba]
-    linear = [0.0 if math.isnan(bound["none", p]) else bound["none", p] for p in shares]
-    mean: dict[tuple[object, object, object], list[float]] = {}
-    for row in diagram.table.rows:
-        mean.setdefault((row[0], row[3], row[4]), []).append(float(row[6]))  # type: ignore[arg-type]
-    lines = {f"Mamba, p_a = {p}": (alphas, [float(np.mean(mean["mamba", p, a])) for a in alphas]) for p in shares}
-    lines["linear attention, p_a = 0.6"] = (alphas, [float(np.mean(mean["none", 0.6, a])) for a in alphas])
-    grid = tuple((model, p, a, float(np.mean(errors))) for (model, p, a), errors in mean.items())
+    tolerated, linear = (
+        [0.0 if math.isnan(bound[gate, p]) else bound[gate, p] for p in shares] for gate in ("mamba", "none")
+    )
+    mean = _mean_errors(diagram)
+    lines = {f"Mamba, p_a = {p}": (alphas, [mean["mamba", p, a] for a in alphas]) for p in shares}
+    lines["linear attention, p_a = 0.6"] = (alphas, [mean["none", 0.6, a] for a in alphas])
+    grid = tuple((*case, error) for case, error in mean.items())
     return Evidence(
         headline="tolerated share: " + ", ".join(f"{a:.2f} at p_a = {p}" for p, a in zip(shares, tolerated)),
         values={

@@ -38,35 +38,33 @@ def steps_cell(cell: dict[str, Any]) -> dict[str, Any]:
     return {"steps": steps}
 
 
+def _steps_plan(lengths: list[int], rate: float, *, short: bool) -> list[tuple[str, int, float, int, float]]:
+    """Cases: model, length, training share, M1, step size."""
+    plan = [("mamba", n, 0.4, 6, rate) for n in lengths] + [("none", n, 0.4, 6, rate / 5) for n in lengths]
+    plan += [("mamba", 20, 0.0, 6, rate)]
+    if not short:
+        plan += [("mamba", 20, 0.4, m, rate) for m in (12, 24)] + [("mamba", 20, 0.4, 6, 2 * rate)]
+    return plan
+
+
 def run_steps(ctx: Context) -> Evidence:
     """Count steps over prompt length, share of outliers, number of patterns and step size."""
     smoke = ctx.scale is Scale.SMOKE
     lengths = [10, 20] if smoke else [10, 20, 40]
     seeds = [seed_of(ctx) for _ in range(1 if smoke else 3)]
-    # (model, length, training share, M1, step size). Small steps resolve the few that linear attention takes.
+    # Small steps resolve the few that linear attention takes.
     rate = 0.03 if smoke else 0.01
-    plan = [("mamba", n, 0.4, 6, rate) for n in lengths] + [("none", n, 0.4, 6, rate / 5) for n in lengths]
-    plan += [("mamba", 20, 0.0, 6, rate)]
-    if not smoke:
-        plan += [("mamba", 20, 0.4, m, rate) for m in (12, 24)] + [("mamba", 20, 0.4, 6, 2 * rate)]
+    plan = _steps_plan(lengths, rate, short=smoke)
     cells = [
         {"model": m, "length": n, "p": p, "M1": k, "lr": lr, "seed": s, "batch": 128 if smoke else 256}
         for m, n, p, k, lr in plan
         for s in seeds
     ]
     found = sweep(ctx, steps_cell, cells, "steps to loss 0.2")
-    mean = {
-        case: float(
-            np.mean(
-                [
-                    r["steps"]
-                    for c, r in zip(cells, found)
-                    if (c["model"], c["length"], c["p"], c["M1"], c["lr"]) == case
-                ]
-            )
-        )
-        for case in plan
-    }
+    taken: dict[tuple[Any, ...], list[float]] = {case: [] for case in plan}
+    for c, r in zip(cells, found):
+        taken[c["model"], c["length"], c["p"], c["M1"], c["lr"]].append(r["steps"])
+    mean = {case: float(np.mean(steps)) for case, steps in taken.items()}
     mamba = [mean["mamba", n, 0.4, 6, rate] for n in lengths]
     # Linear attention is given a fifth of the step, and steps scale with its inverse.
     linear = [mean["none", n, 0.4, 6, rate / 5] / 5 for n in lengths]

@@ -17,6 +17,7 @@ def hinge_step(
     K (rows, rows): scores between patterns. g (rows,): gate pre-activation of each. kq, gq (rows,), T, G, s
     (length + 1,): scratch. A product of gates below 1e-308 becomes 0, as its share of F does.
     """
+    # Forward and backward in one function: a backward pass of its own costs 2 - 3 % of a training step.
     n, width = y.shape
     rows = g.shape[0]
     last, label = width - 1, rows - 1

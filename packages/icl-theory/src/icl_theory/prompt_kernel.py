@@ -45,24 +45,39 @@ def below(state, n):
 
 
 @kernel
+def _choose_outliers(state, share, fixed, place, p, outlier):
+    """Write 0 where an example of prompt `p` is to be an outlier, else -1; the last entry is the query's."""
+    length = outlier.shape[1] - 1
+    exact = fixed >= 0
+    count = 0
+    for i in range(length):
+        outlier[p, i] = -1
+        if not exact and uniform(state) < share:
+            outlier[p, i] = 0
+            count += 1
+    if exact:
+        count = fixed
+        if place == RANDOM_PLACE:
+            # Selection sampling: each position with the odds that fill what is left.
+            need = count
+            for i in range(length):
+                if uniform(state) * (length - i) < need:
+                    outlier[p, i] = 0
+                    need -= 1
+    if place == FARTHEST:
+        for i in range(length):
+            outlier[p, i] = 0 if i < count else -1
+    elif place == CLOSEST:
+        for i in range(length):
+            outlier[p, i] = 0 if i >= length - count else -1
+    outlier[p, length] = -1
+
+
+@kernel
 def draw(
-    state,
-    tasks,
-    n_irrelevant,
-    n_outlier,
-    share,
-    fixed,
-    kappa,
-    rule,
-    target,
-    place,
-    relevant,
-    irrelevant,
-    size,
-    outlier,
-    y,
-    z,
-):
+    state, tasks, n_irrelevant, n_outlier, share, fixed, kappa, rule, target, place,
+    relevant, irrelevant, size, outlier, y, z,
+):  # fmt: skip
     """Fill relevant, irrelevant, size, outlier (n, length + 1; outlier -1 where clean), y (n, length + 1) and z (n,).
 
     state: four words of uint64, see `bits`. fixed: outliers a prompt, or -1 for each example by chance. Draws are made
@@ -70,31 +85,9 @@ def draw(
     """
     n, width = y.shape
     length = width - 1
-    exact = fixed >= 0
     for p in range(n):
         task = below(state, tasks.shape[0])
-        count = 0
-        for i in range(length):
-            outlier[p, i] = -1
-            if not exact and uniform(state) < share:
-                outlier[p, i] = 0
-                count += 1
-        if exact:
-            count = fixed
-            if place == RANDOM_PLACE:
-                # Selection sampling: each position with the odds that fill what is left.
-                need = count
-                for i in range(length):
-                    if uniform(state) * (length - i) < need:
-                        outlier[p, i] = 0
-                        need -= 1
-        if place == FARTHEST:
-            for i in range(length):
-                outlier[p, i] = 0 if i < count else -1
-        elif place == CLOSEST:
-            for i in range(length):
-                outlier[p, i] = 0 if i >= length - count else -1
-        outlier[p, length] = -1
+        _choose_outliers(state, share, fixed, place, p, outlier)
         for i in range(width):
             # One number in [0, 2 n_irrelevant): its parity is the label, its half the irrelevant pattern.
             both = below(state, 2 * n_irrelevant)

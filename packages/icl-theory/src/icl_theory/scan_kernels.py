@@ -156,33 +156,89 @@ def scan_forward(first, last, zoh, delta, u, A, A_inverse, B, C, h, y, kept, x):
 
 
 @kernel
+def _replay(b, block, zoh, delta, u, A, A_inverse, B, kept, x, hs, decay, rise):
+    """Compute the states of a block anew from the one kept before it, with what its steps multiply and add."""
+    states, channels = A.shape
+    start = block * BLOCK
+    for n in range(states):
+        for d in range(channels):
+            hs[0, n, d] = kept[b, block, n, d]
+    for i in range(min(BLOCK, u.shape[1] - start)):
+        t = start + i
+        for d in range(channels):
+            x[d] = u[b, t, d] if zoh else delta[b, t, d] * u[b, t, d]
+        for n in range(states):
+            Bn = B[b, t, n]
+            if zoh:
+                for d in range(channels):
+                    a, e = exp_parts(delta[b, t, d] * A[n, d])
+                    decay[i, n, d] = a
+                    rise[i, n, d] = e * A_inverse[n, d]
+                    hs[i + 1, n, d] = a * hs[i, n, d] + e * A_inverse[n, d] * Bn * x[d]
+            else:
+                for d in range(channels):
+                    a, e = exp_parts(delta[b, t, d] * A[n, d])
+                    decay[i, n, d] = a
+                    hs[i + 1, n, d] = a * hs[i, n, d] + Bn * x[d]
+
+
+@kernel
+def _back_euler(b, t, i, zero, delta, A, B, C, gy, gh, gdelta, gA, gB, gC, x, gx, hs, decay):
+    """One step backward through the states of step `t`, the i-th of its block."""
+    states, channels = A.shape
+    for n in range(states):
+        Bn, Cn = conj(B[b, t, n]), conj(C[b, t, n])
+        sum_B, sum_C = zero, zero
+        for d in range(channels):
+            a = conj(decay[i, n, d])
+            g = gh[b, n, d] + gy[b, t, d] * Cn
+            ga = g * conj(hs[i, n, d]) * a
+            sum_C += gy[b, t, d] * conj(hs[i + 1, n, d])
+            sum_B += g * x[d]
+            gx[d] += g * Bn
+            gdelta[b, t, d] += ga * conj(A[n, d])
+            gA[b, n, d] += ga * conj(delta[b, t, d])
+            gh[b, n, d] = g * a
+        gB[b, t, n] = sum_B
+        gC[b, t, n] = sum_C
+
+
+@kernel
+def _back_zoh(
+    b, t, i, zero, small, s, delta, A, A_inverse, B, C, gy, gh, gdelta, gA, gB, gC, x, gx, hs, decay, rise
+):  # fmt: skip
+    """The same for "zoh", whose input term depends on the step size and on A too."""
+    states, channels = A.shape
+    for n in range(states):
+        Bn, Cn = conj(B[b, t, n]), conj(C[b, t, n])
+        sum_B, sum_C = zero, zero
+        for d in range(channels):
+            a = conj(decay[i, n, d])
+            phi = conj(rise[i, n, d])
+            g = gh[b, n, d] + gy[b, t, d] * Cn
+            ga = g * conj(hs[i, n, d]) * a
+            gphi = g * Bn * x[d]
+            sum_C += gy[b, t, d] * conj(hs[i + 1, n, d])
+            sum_B += g * phi * x[d]
+            gx[d] += g * phi * Bn
+            gdelta[b, t, d] += ga * conj(A[n, d]) + gphi * a
+            step = conj(delta[b, t, d])
+            v = step * conj(A[n, d])
+            near = s[5] + v * s[6]
+            near = s[3] + v * (s[4] + v * near)
+            near = step * step * (s[0] + v * (s[1] + v * (s[2] + v * near)))
+            far = (step * a - phi) * conj(A_inverse[n, d])
+            gA[b, n, d] += ga * step + gphi * (near if abs(v) < small else far)
+            gh[b, n, d] = g * a
+        gB[b, t, n] = sum_B
+        gC[b, t, n] = sum_C
+
+
+@kernel
 def scan_backward(
-    first,
-    last,
-    zoh,
-    zero,
-    small,
-    s,
-    delta,
-    u,
-    A,
-    A_inverse,
-    B,
-    C,
-    kept,
-    gy,
-    gh,
-    gdelta,
-    gu,
-    gA,
-    gB,
-    gC,
-    x,
-    gx,
-    hs,
-    decay,
-    rise,
-):
+    first, last, zoh, zero, small, s, delta, u, A, A_inverse, B, C, kept, gy, gh, gdelta, gu, gA, gB, gC,
+    x, gx, hs, decay, rise,
+):  # fmt: skip
     """Gradients of the rows `first` to `last`, by torch's convention: conj(derivative) times the incoming gradient.
 
     gh: (batch, states, channels), gradient of the last state on entry, of the initial state on return. gA: (batch,
@@ -191,75 +247,24 @@ def scan_backward(
     (channels,), hs (BLOCK + 1, states, channels), decay (BLOCK, ...), and rise (BLOCK, ...; "zoh" only).
     """
     length, channels = u.shape[1], u.shape[2]
-    states = A.shape[0]
     for b in range(first, last):
         for block in range((length + BLOCK - 1) // BLOCK - 1, -1, -1):
+            _replay(b, block, zoh, delta, u, A, A_inverse, B, kept, x, hs, decay, rise)
             start = block * BLOCK
-            count = min(BLOCK, length - start)
-            for n in range(states):
-                for d in range(channels):
-                    hs[0, n, d] = kept[b, block, n, d]
-            for i in range(count):
-                t = start + i
-                for d in range(channels):
-                    x[d] = u[b, t, d] if zoh else delta[b, t, d] * u[b, t, d]
-                for n in range(states):
-                    Bn = B[b, t, n]
-                    if zoh:
-                        for d in range(channels):
-                            a, e = exp_parts(delta[b, t, d] * A[n, d])
-                            decay[i, n, d] = a
-                            rise[i, n, d] = e * A_inverse[n, d]
-                            hs[i + 1, n, d] = a * hs[i, n, d] + e * A_inverse[n, d] * Bn * x[d]
-                    else:
-                        for d in range(channels):
-                            a, e = exp_parts(delta[b, t, d] * A[n, d])
-                            decay[i, n, d] = a
-                            hs[i + 1, n, d] = a * hs[i, n, d] + Bn * x[d]
-            for i in range(count - 1, -1, -1):
+            for i in range(min(BLOCK, length - start) - 1, -1, -1):
                 t = start + i
                 for d in range(channels):
                     x[d] = conj(u[b, t, d]) if zoh else conj(delta[b, t, d] * u[b, t, d])
                     gx[d] = zero
-                for n in range(states):
-                    Bn, Cn = conj(B[b, t, n]), conj(C[b, t, n])
-                    sum_B, sum_C = zero, zero
-                    if zoh:
-                        for d in range(channels):
-                            a = conj(decay[i, n, d])
-                            phi = conj(rise[i, n, d])
-                            g = gh[b, n, d] + gy[b, t, d] * Cn
-                            ga = g * conj(hs[i, n, d]) * a
-                            gphi = g * Bn * x[d]
-                            sum_C += gy[b, t, d] * conj(hs[i + 1, n, d])
-                            sum_B += g * phi * x[d]
-                            gx[d] += g * phi * Bn
-                            gdelta[b, t, d] += ga * conj(A[n, d]) + gphi * a
-                            step = conj(delta[b, t, d])
-                            v = step * conj(A[n, d])
-                            near = s[5] + v * s[6]
-                            near = s[3] + v * (s[4] + v * near)
-                            near = step * step * (s[0] + v * (s[1] + v * (s[2] + v * near)))
-                            far = (step * a - phi) * conj(A_inverse[n, d])
-                            gA[b, n, d] += ga * step + gphi * (near if abs(v) < small else far)
-                            gh[b, n, d] = g * a
-                    else:
-                        for d in range(channels):
-                            a = conj(decay[i, n, d])
-                            g = gh[b, n, d] + gy[b, t, d] * Cn
-                            ga = g * conj(hs[i, n, d]) * a
-                            sum_C += gy[b, t, d] * conj(hs[i + 1, n, d])
-                            sum_B += g * x[d]
-                            gx[d] += g * Bn
-                            gdelta[b, t, d] += ga * conj(A[n, d])
-                            gA[b, n, d] += ga * conj(delta[b, t, d])
-                            gh[b, n, d] = g * a
-                    gB[b, t, n] = sum_B
-                    gC[b, t, n] = sum_C
                 if zoh:
+                    _back_zoh(
+                        b, t, i, zero, small, s, delta, A, A_inverse, B, C, gy, gh, gdelta, gA, gB, gC,
+                        x, gx, hs, decay, rise,
+                    )  # fmt: skip
                     for d in range(channels):
                         gu[b, t, d] = gx[d]
                 else:
+                    _back_euler(b, t, i, zero, delta, A, B, C, gy, gh, gdelta, gA, gB, gC, x, gx, hs, decay)
                     for d in range(channels):
                         gu[b, t, d] = gx[d] * conj(delta[b, t, d])
                         gdelta[b, t, d] += gx[d] * conj(u[b, t, d])

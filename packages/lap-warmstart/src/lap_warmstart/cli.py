@@ -1,4 +1,7 @@
-"""``lap-warmstart`` on the command line. Exit codes: 0 optimal, 1 infeasible or not certified, 2 bad input."""
+"""``lap-warmstart`` on the command line.
+
+Exit codes: 0 optimal, 1 infeasible or not certified, 2 bad input, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from lemmata_core import InvalidInput
-from lemmata_core.cli import JsonOption, app, emit
+from lemmata_core.cli import FAILED, JsonOption, app, emit
 from lemmata_core.files import DAMAGED, atomic_write
 
 if TYPE_CHECKING:
@@ -96,7 +99,7 @@ def solve(
     start: Any = warm if warm in (None, "net", "auto") else read_result(Path(str(warm)))
     try:
         cost = read_cost(file)
-        r, seconds, kernels = _timed(
+        r, wall, kernels = _timed(
             lambda: lw.solve(
                 cost,
                 maximize=maximize,
@@ -107,7 +110,7 @@ def solve(
         )
     except lw.Infeasible as err:
         typer.echo(f"infeasible: {err}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(FAILED) from None
     if out is not None:
         with atomic_write(out) as handle:
             handle.write(r.to_json())
@@ -115,14 +118,14 @@ def solve(
     emit(
         {
             "status": r.status, "objective": r.objective, "pairs": pairs if as_json else len(pairs),
-            "unmatched_rows": r.n_unmatched_rows, "method": r.method, "wall_time": seconds, "kernel_time": kernels,
+            "unmatched_rows": r.n_unmatched_rows, "method": r.method, "wall_time": wall, "kernel_time": kernels,
         },
         as_json=as_json,
     )  # fmt: skip
 
 
 def _timed(solve: Callable[[], AssignmentResult]) -> tuple[AssignmentResult, float, float]:
-    """An answer, its seconds with the kernels ready, and those that it took to compile or load them."""
+    """An answer, its wall time with the kernels ready, and the time that it took to compile or load them."""
     from lemmata_core.timing import preparation
 
     with preparation() as kernels:
@@ -146,7 +149,7 @@ def certify(
     c = lw.certify(read_cost(file), read_result(answer))
     emit(c, as_json=as_json)
     if not c.optimal:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 @cli.command()
@@ -220,7 +223,7 @@ def warmup() -> None:
             lw.solve(cost.astype(dtype), warm_start=r)
             lw.certify(cost.astype(dtype), r)
         lw.solve(rng.random((120, 130)).astype(dtype), unmatched_cost=0.05)
-    emit({"seconds": time.perf_counter() - begin})
+    emit({"wall_time": time.perf_counter() - begin})
 
 
 @cli.command()

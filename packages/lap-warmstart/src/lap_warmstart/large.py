@@ -1,4 +1,4 @@
-"""Problems beyond one small compiled call: seeds, the choice of the method, and its run."""
+"""Problems beyond one small compiled call: the choice of the method, and its run."""
 
 from __future__ import annotations
 
@@ -7,56 +7,53 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lap_warmstart import dense, passes, pricing, warm
+from lap_warmstart import dense, passes, pricing, seeds, warm
 from lap_warmstart.problem import Problem, refuse
 from lap_warmstart.result import AssignmentResult
 from lap_warmstart.run import NoPath, Run, cold_dense, warm_dense
 
 Vector = NDArray[np.float64]
-DENSITY = 1.2
-REACH = 64.0
 
 
-def solve_large(
-    p: Problem, method: str, warm_start: object, fallback: str, on_infeasible: str, begin: float
-) -> AssignmentResult:
-    """Solve a dense problem by phases; see `lap_warmstart.solve` for the arguments."""
-    from lap_warmstart.solve import _result, infeasible
+def solve_large(p: Problem, method: str, warm_start: object, fallback: str, begin: float) -> AssignmentResult:
+    """Solve a dense problem by phases; see `lap_warmstart.solve` for the arguments.
 
+    Raises
+    ------
+    NoPath
+        No complete matching exists.
+    """
     warm.check(warm_start, p.shape)
     # Duals at hand go through the Min-Trick in the pass that checks the costs; a predictor waits for its verdict.
     known = warm.read(warm_start, p) if warm.is_duals(warm_start) else None
     status, minima, lowered = passes.survey(p, None if known is None else known.rows)
     if status == dense.INFEASIBLE:
-        return infeasible(p, on_infeasible, begin)
+        raise NoPath
     if status != dense.OK:
         raise refuse(p, status)
     run = Run.start(p, np.zeros(p.c.shape[1]))
     if known is not None and lowered is not None:
         known.columns = passes.finite(lowered)
-    seed = choose(run, minima, warm_start, fallback, known)
+    seed = seeds.choose(run, minima, warm_start, fallback, known)
     name = method_for(p, method)
-    try:
-        if name in ("dense", "lapjv") and seed is not None:
-            # From a seed LAPJV skips its column and row reductions, as the paper has it.
-            warm_dense(run, seed)
-        elif name in ("dense", "lapjv"):
-            cold_dense(run, minima, classical=name == "lapjv")
-        elif name == "gated":
-            from lap_warmstart.sparse import solve_gated
+    if name in ("dense", "lapjv") and seed is not None:
+        # From a seed LAPJV skips its column and row reductions, as the paper has it.
+        warm_dense(run, seed)
+    elif name in ("dense", "lapjv"):
+        cold_dense(run, minima, classical=name == "lapjv")
+    elif name == "gated":
+        from lap_warmstart.sparse import solve_gated
 
-            solve_gated(run, seed)
-        else:
-            pricing.solve_core(run, minima, seed)
-    except NoPath:
-        return infeasible(p, on_infeasible, begin)
+        solve_gated(run, seed)
+    else:
+        pricing.solve_core(run, minima, seed)
     n = p.c.shape[0]
     if seed is not None:
         run.stats["overran"] = run.stats["row_scans"] > 8.0 * n**1.5
     matched = np.flatnonzero(run.x >= 0)
     costs = np.zeros(n)
     costs[matched] = p.c[matched, run.x[matched]]
-    return _result(p, run.x, costs, run.v, name, begin, run.stats)
+    return p.answer(run.x, costs, run.v, name, begin, run.stats)
 
 
 def method_for(p: Problem, method: str) -> str:
@@ -70,105 +67,3 @@ def method_for(p: Problem, method: str) -> str:
     if not math.isinf(p.gate):
         return "dense" if min(n, m) < 32 else "gated"
     return "dense" if (n < 256 or m >= 2 * n) and not p.across else "core"
-
-
-def choose(
-    run: Run, minima: Vector, warm_start: object, fallback: str, known: warm.Seed | None = None
-) -> Vector | None:
-    """Return the column duals to start from, None for the cold start.
-
-    The default rule takes the largest dual bound among the cold seed, the prediction and their midpoint. `known` is the
-    warm start, where it is no predictor.
-    """
-    p = run.p
-    if warm_start is None:
-        return None
-    if isinstance(warm_start, str):
-        from lap_warmstart.rowdualnet import bundled
-
-        if warm_start == "auto":
-            # The network is asked only where the cold start turns out hard: elsewhere it costs more than it saves.
-            run.network = bundled() if min(p.c.shape) >= 512 and p.square else None
-            return None
-        warm_start = bundled()
-    prediction = warm.read(warm_start, p, minima) if known is None else known
-    run.stats["predict_time"] = prediction.seconds
-    run.stats["notes"] = prediction.notes
-    v = tame(p, feasible_columns(p, prediction), *span(p, minima))
-    if fallback == "none":
-        run.stats["seed"] = "warm"
-        return v
-    cold = minima if p.square else np.zeros_like(v)
-    if fallback == "density":
-        return v if keeps(run, passes.density(p, v)) else None
-    seeds = (cold, v, 0.5 * (cold + v))
-    return pick(run, seeds, passes.compare(p, *seeds))
-
-
-def keeps(run: Run, rho: float) -> bool:
-    """Apply the paper's rule to a seed of density `rho`: keep it from 1.2 tight entries a row on."""
-    run.stats.update(density=rho, seed="warm" if rho >= DENSITY else "cold", fell_back=rho < DENSITY)
-    return rho >= DENSITY
-
-
-def pick(run: Run, seeds: tuple[Vector, Vector, Vector], totals: list[float]) -> Vector | None:
-    """Take the largest dual bound among cold seed, prediction and midpoint; None is the cold start."""
-    best = int(np.argmax([-math.inf if math.isnan(t) else t for t in totals]))
-    run.stats.update(
-        cold_bound=totals[0], dual_bound=totals[best], seed=("cold", "warm", "mid")[best], fell_back=best == 0
-    )
-    return None if best == 0 else seeds[best]
-
-
-def feasible_columns(p: Problem, prediction: warm.Seed) -> Vector:
-    """Return column duals with which the prediction is feasible.
-
-    Row duals go through the Min-Trick. In a rectangular problem without a gate, columns are first shifted by their
-    (m - n)-th largest dual, which makes the seed independent of the gauge, then clipped at 0.
-    """
-    v = prediction.columns
-    if v is None:
-        assert prediction.rows is not None  # noqa: S101 - a seed holds one of the two
-        v = passes.lower_columns(p, prediction.rows)
-    return clip_columns(p, v)
-
-
-def clip_columns(p: Problem, v: Vector) -> Vector:
-    """Shift and clip column duals to what a rectangular or gated problem allows."""
-    if p.square:
-        return v
-    n, m = p.c.shape
-    with np.errstate(over="ignore"):
-        if math.isinf(p.gate) and m > n:
-            v = v - np.partition(v, n)[n]
-        return np.minimum(v, 0.0)
-
-
-def span(p: Problem, minima: Vector) -> tuple[float, float]:
-    """Return the smallest cost, and the largest finite one of some sixty rows."""
-    low = minima[np.isfinite(minima)]
-    rows = p.c[:: max(1, p.c.shape[0] // 64)]
-    top = float(rows.max())
-    if math.isinf(top):
-        finite = rows[np.isfinite(rows)]
-        top = float(finite.max()) if finite.size else math.inf
-    if not low.size or math.isinf(top):
-        return 0.0, 0.0
-    return float(low.min()), top
-
-
-def tame(p: Problem, v: Vector, low: float, top: float) -> Vector:
-    """Bring column duals that are out of all proportion to the costs back to their size.
-
-    Reduced costs under such duals would lose the digits of the costs, and with them the optimum. A spread of 64 times
-    that of the costs is kept, which duals of real problems do not reach and which costs six bits of 53.
-    """
-    reach = REACH * max(top - low, 0.0)
-    if not math.isinf(p.gate):
-        reach = REACH * (max(top, p.gate) - min(low, p.gate))
-    if not p.square:
-        return np.maximum(v, -reach)
-    middle = float(np.partition(v, v.size // 2)[v.size // 2])
-    if 0.5 * float(v.max()) - 0.5 * float(v.min()) > 0.5 * reach:
-        v = np.clip(v, middle - 0.5 * reach, middle + 0.5 * reach)
-    return v - middle if abs(middle) > REACH * max(abs(low), abs(top)) else v

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lap_warmstart.errors import Infeasible
+from lap_warmstart.problem import Problem
+
 
 @dataclass(frozen=True)
 class Decomposition:
@@ -68,3 +71,19 @@ def finite_pattern(c: NDArray[Any]) -> Any:
         np.concatenate([np.flatnonzero(np.isfinite(row)) for row in c]) if c.shape[0] else np.empty(0, dtype=np.int64)
     )
     return csr_array((np.ones(indices.size, dtype=np.int8), indices, indptr), shape=c.shape)
+
+
+def violation(parts: Decomposition, swap: bool, p: Problem) -> Infeasible:
+    """Build the error that names the Hall violator; `swap` says that rows of `parts` are columns as given."""
+
+    def few(indices: Any) -> str:
+        text = ", ".join(str(int(i)) for i in indices[:8])
+        return f"{text}, ... ({len(indices)} in all)" if len(indices) > 8 else text or "none"
+
+    own, other = ("columns", "rows") if swap else ("rows", "columns")
+    message = (
+        f"cost: expected a feasible problem, got one whose largest matching has {parts.size} of {min(p.shape)} pairs "
+        f"(cost matrix is infeasible): {own} {few(parts.rows)} can only be matched to {other} {few(parts.columns)}"
+    )
+    rows, columns = parts.rows.tolist(), parts.columns.tolist()
+    return Infeasible(message, columns, rows) if swap else Infeasible(message, rows, columns)

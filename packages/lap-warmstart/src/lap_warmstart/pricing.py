@@ -83,6 +83,24 @@ def solve_plateau(run: Run, minima: Vector) -> bool:
     return True
 
 
+def special(run: Run, v: Vector, minima: Vector, *, cold: bool) -> Vector | None:
+    """Solve a zero-heavy or mostly flat square problem its own way (None); else return the seed for the core."""
+    entries, flat = sample(run.p, v)
+    if entries >= 6:
+        return None if solve_tight(run, v, entries, above_zero=cold) else row_first(run.p)
+    if cold and flat >= PLATEAU:
+        return None if solve_plateau(run, minima) else row_first(run.p)
+    return v
+
+
+def seeded(run: Run, v: Vector, k: int) -> tuple[Core, Vector, int]:
+    """Start again from the seed `v`: its core, the row minima, and how many rows greedy matching leaves free."""
+    graph, low = select_core(run.p, v, k)
+    run.clear(v)
+    left = core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
+    return graph, low, left
+
+
 def complete(run: Run, graph: Core) -> None:
     """Add edges until the core has a complete matching, so that its searches cannot fail.
 
@@ -166,19 +184,12 @@ def solve_core(run: Run, minima: Vector, seed: Vector | None = None) -> None:
     cold = seed is None
     v = seed if seed is not None else (minima if p.square else np.zeros(m))
     if p.square:
-        entries, flat = sample(p, v)
-        if entries >= 6:
-            if solve_tight(run, v, entries, above_zero=cold):
-                return
-            v = row_first(p)
-        elif cold and flat >= PLATEAU:
-            if solve_plateau(run, minima):
-                return
-            v = row_first(p)
+        start = special(run, v, minima, cold=cold)
+        if start is None:
+            return
+        v = start
     k = min(16 if cold and not p.across else SMALL_K, max(1, m // 2))
-    graph, low = select_core(p, v, k)
-    run.clear(v)
-    left = core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
+    graph, low, left = seeded(run, v, k)
     if cold and left > HARD * n and turn(run):
         p = run.p
         if m >= 2 * n:
@@ -190,9 +201,7 @@ def solve_core(run: Run, minima: Vector, seed: Vector | None = None) -> None:
         better = hard_seed(run, v) if ask is hard_seed else ask_network(run, v, minima)
         if better is not v:
             v = better
-            graph, low = select_core(p, v, k)
-            run.clear(v)
-            left = core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
+            graph, low, left = seeded(run, v, k)
     if p.gate < np.inf:
         drop_gated(run)
     if cold or left > WARM_LEFT * n:
@@ -268,10 +277,8 @@ def rounds(run: Run, graph: Core, v: Vector, *, restart: bool) -> bool:
             return True
         if count == 2 and restart and found > 1.2 * before and found > few:
             v = row_first(p)
-            fresh, low = select_core(p, v, 16)
+            fresh, _, _ = seeded(run, v, 16)
             graph.ptr, graph.col, graph.val, graph.cx = fresh.ptr, fresh.col, fresh.val, fresh.cx
-            run.clear(v)
-            core.greedy_core(graph.ptr, graph.col, graph.val, run.v, low, run.x, run.y, graph.cx)
             return rounds(run, graph, v, restart=False)
         before = found
         if graph.ptr[-1] > 0.15 * n * m + 32 * n:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from lemmata_core import InvalidInput
 from numpy.typing import NDArray
 
 from lap_warmstart.errors import InvalidDtype
+from lap_warmstart.result import AssignmentResult
 
 EXACT = 2**53
 # Entries up to which a matrix whose rows lie across the memory is turned: in cache that costs less than to read it so.
@@ -53,6 +55,15 @@ class Problem:
     def square(self) -> bool:
         """Whether every row and column must be matched."""
         return self.shape[0] == self.shape[1] and math.isinf(self.gate)
+
+    def answer(
+        self, x: NDArray[np.int64], costs: Any, v: Any, method: str, begin: float, stats: Any
+    ) -> AssignmentResult:
+        """Wrap up what the kernels found for `c`: the columns of its rows, the matched costs, the column duals."""
+        return AssignmentResult(
+            x, costs, v, self.shape, method, time.perf_counter() - begin,
+            swap=self.swap, maximize=self.maximize, gate=self.gate, stats=stats,
+        )  # fmt: skip
 
     @property
     def across(self) -> bool:

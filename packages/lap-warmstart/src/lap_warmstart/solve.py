@@ -10,12 +10,11 @@ import numpy as np
 from lemmata_core import InvalidInput
 from numpy.typing import NDArray
 
-from lap_warmstart.errors import Infeasible
 from lap_warmstart.problem import Problem, gate_of, is_sparse, prepare, refuse
 from lap_warmstart.result import AssignmentResult
 
 if TYPE_CHECKING:
-    from lap_warmstart.partial import Decomposition
+    pass
 
 METHODS = ("auto", "core", "dense", "lapjv", "sparse")
 FALLBACKS = ("bound", "density", "none")
@@ -112,7 +111,8 @@ def solve(
         and on_infeasible == "raise"
         and fallback == "bound"
     ):
-        # The ordinary call of the ordinary array, without the checks that it cannot fail.
+        # The ordinary call of the ordinary array, without the checks that it cannot fail; in place, since one more call
+        # is 1 - 3 % of a 10 x 10 solve.
         r = None
         if unmatched_cost is None:
             if cost.shape[0] <= cost.shape[1] and cost.shape[0] < SMALL:
@@ -202,15 +202,6 @@ def _empty(p: Problem, begin: float) -> AssignmentResult:
     )  # fmt: skip
 
 
-def _result(
-    p: Problem, x: NDArray[np.int64], costs: Any, v: Any, method: str, begin: float, stats: Any
-) -> AssignmentResult:
-    return AssignmentResult(
-        x, costs, v, p.shape, method, time.perf_counter() - begin,
-        swap=p.swap, maximize=p.maximize, gate=p.gate, stats=stats,
-    )  # fmt: skip
-
-
 def _small(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
     """Solve in one compiled call, or in slices where that call could take long."""
     n, m = p.c.shape
@@ -224,21 +215,25 @@ def _small(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
         return infeasible(p, on_infeasible, begin)
     if status != dense.OK:
         raise refuse(p, status)
-    return _result(p, x, out[:n], out[n:], "dense", begin, (scans, left, searched))
+    return p.answer(x, out[:n], out[n:], "dense", begin, (scans, left, searched))
 
 
 def _large(
     p: Problem, method: str, warm_start: object, fallback: str, on_infeasible: str, begin: float
 ) -> AssignmentResult:
     from lap_warmstart.large import solve_large
+    from lap_warmstart.run import NoPath
 
     _kernel()
-    return solve_large(p, method, warm_start, fallback, on_infeasible, begin)
+    try:
+        return solve_large(p, method, warm_start, fallback, begin)
+    except NoPath:
+        return infeasible(p, on_infeasible, begin)
 
 
 def infeasible(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
     """Return the best partial matching of a dense problem without a complete one, or raise `Infeasible`."""
-    from lap_warmstart.partial import decompose, finite_pattern
+    from lap_warmstart.partial import decompose, finite_pattern, violation
 
     if on_infeasible == "raise":
         # A square problem names rows, whatever the order of its memory.
@@ -263,22 +258,6 @@ def infeasible(p: Problem, on_infeasible: str, begin: float) -> AssignmentResult
         x, costs, v, p.shape, "partial", time.perf_counter() - begin,
         swap=p.swap, maximize=p.maximize, status="partial", u=u,
     )  # fmt: skip
-
-
-def violation(parts: Decomposition, swap: bool, p: Problem) -> Infeasible:
-    """Build the error that names the Hall violator; `swap` says that rows of `parts` are columns as given."""
-
-    def few(indices: Any) -> str:
-        text = ", ".join(str(int(i)) for i in indices[:8])
-        return f"{text}, ... ({len(indices)} in all)" if len(indices) > 8 else text or "none"
-
-    own, other = ("columns", "rows") if swap else ("rows", "columns")
-    message = (
-        f"cost: expected a feasible problem, got one whose largest matching has {parts.size} of {min(p.shape)} pairs "
-        f"(cost matrix is infeasible): {own} {few(parts.rows)} can only be matched to {other} {few(parts.columns)}"
-    )
-    rows, columns = parts.rows.tolist(), parts.columns.tolist()
-    return Infeasible(message, columns, rows) if swap else Infeasible(message, rows, columns)
 
 
 def linear_sum_assignment(cost: object, maximize: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

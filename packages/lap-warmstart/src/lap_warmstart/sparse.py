@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from lap_warmstart import core, dense, gated, passes, pricing, warm
 from lap_warmstart.errors import InvalidDtype
-from lap_warmstart.large import clip_columns, keeps, pick, tame
-from lap_warmstart.partial import decompose
+from lap_warmstart.partial import decompose, violation
 from lap_warmstart.problem import EXACT, Problem
 from lap_warmstart.result import AssignmentResult
 from lap_warmstart.run import Core, NoPath, Run
+from lap_warmstart.seeds import clip_columns, keeps, pick, tame
 
 Vector = NDArray[np.float64]
 
@@ -193,14 +193,11 @@ def _solve_csr(
         return _infeasible(a, p, on_infeasible, begin)
     if seed is not None:
         run.stats["overran"] = run.stats["row_scans"] > 8.0 * n**1.5
-    return AssignmentResult(
-        run.x, np.where(run.x >= 0, graph.cx, 0.0), run.v, shape, "sparse", time.perf_counter() - begin,
-        swap=swap, maximize=maximize, gate=gate, stats=run.stats,
-    )  # fmt: skip
+    return p.answer(run.x, np.where(run.x >= 0, graph.cx, 0.0), run.v, "sparse", begin, run.stats)
 
 
 def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) -> Vector | None:
-    """Return the column duals to start from, by the rules of `large.choose`; None for the cold start.
+    """Return the column duals to start from, by the rules of `seeds.choose`; None for the cold start.
 
     A predictor is handed the dense matrix, missing edges infinite.
     """
@@ -221,7 +218,7 @@ def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) ->
         np.minimum.at(v, graph.col, graph.val - prediction.rows[rows])
     low, top = (float(graph.val.min()), float(graph.val.max())) if graph.val.size else (0.0, 0.0)
     v = tame(p, clip_columns(p, passes.finite(v)), low, top)
-    run.stats.update(predict_time=prediction.seconds, notes=prediction.notes, seed="warm")
+    run.stats.update(predict_time=prediction.predict_time, notes=prediction.notes, seed="warm")
     if fallback == "none":
         return v
     if fallback == "density":
@@ -237,8 +234,6 @@ def _choose(run: Run, graph: Core, a: Any, warm_start: object, fallback: str) ->
 
 
 def _infeasible(a: Any, p: Problem, on_infeasible: str, begin: float) -> AssignmentResult:
-    from lap_warmstart.solve import violation
-
     parts = decompose(a)
     if on_infeasible == "raise":
         raise violation(parts, p.swap, p)

@@ -42,7 +42,8 @@ class TrainReport:
         Epochs done.
     train_loss, validation_loss : float
         Of the last and of the best epoch.
-    seconds : float
+    wall_time : float
+        Seconds.
     instances : int
     """
 
@@ -50,7 +51,7 @@ class TrainReport:
     epochs: int
     train_loss: float
     validation_loss: float
-    seconds: float
+    wall_time: float
     instances: int
 
 

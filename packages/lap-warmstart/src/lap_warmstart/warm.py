@@ -57,7 +57,7 @@ class Seed:
 
     rows: Vector | None
     columns: Vector | None
-    seconds: float = 0.0
+    predict_time: float = 0.0
     notes: tuple[str, ...] = ()
 
 
@@ -119,7 +119,7 @@ def read(warm_start: object, p: Problem, minima: Vector | None = None, costs: An
     InvalidInput
         Wrong length, NaN, or not a warm start at all.
     """
-    seconds = 0.0
+    predict_time = 0.0
     rows: Vector | None = None
     columns: Vector | None = None
     if isinstance(warm_start, AssignmentResult):
@@ -145,7 +145,7 @@ def read(warm_start: object, p: Problem, minima: Vector | None = None, costs: An
         rows = _vector(warm_start.predict(given), "predicted row duals", p.shape[0])  # type: ignore[attr-defined]
         if p.maximize:
             rows = -rows
-        seconds = time.perf_counter() - begin
+        predict_time = time.perf_counter() - begin
     else:
         rows = _vector(warm_start, "row duals", p.shape[0])
     if p.maximize:
@@ -163,7 +163,7 @@ def read(warm_start: object, p: Problem, minima: Vector | None = None, costs: An
     if columns is not None and np.isinf(columns).any():
         columns = np.where(np.isinf(columns), _minima(p.c if costs is None else costs(), 0), columns)
         notes.append("infinite warm-start entries replaced by minima")
-    return Seed(rows, columns, seconds, tuple(notes))
+    return Seed(rows, columns, predict_time, tuple(notes))
 
 
 def _minima(c: NDArray[Any], axis: int) -> Vector:

@@ -245,6 +245,17 @@ def group_pairs(group: Ints) -> tuple[Ints, Ints]:
     return np.concatenate(out_i), np.concatenate(out_j)
 
 
+def slack_widths(capacity: float) -> list[int]:
+    """Binary slack weights 1, 2, 4, .., rest that reach exactly 0..floor(capacity)."""
+    left = int(capacity)
+    widths: list[int] = []
+    while left > 0:
+        step = min(1 << len(widths), left)
+        widths.append(step)
+        left -= step
+    return widths
+
+
 def price_rates(
     values: Floats,
     weights: Floats,

@@ -10,8 +10,16 @@ import numpy as np
 
 from qubo_relax import problems as P  # noqa: N812 - a table of problems reads better so
 from qubo_relax.instances import box_pit, instance, section_pit
-from qubo_relax.solvers.driver import minimize
+from qubo_relax.solvers.driver import Result, minimize
 from qubo_relax.verify import verify_conditions
+
+
+def _solved(*target_and_options: Any, **options: Any) -> Result:
+    """`minimize`, but an interruption ends the task: half of the steps would be kept as evidence of all."""
+    r = minimize(*target_and_options, **options)
+    if r.status == "interrupted":
+        raise KeyboardInterrupt
+    return r
 
 
 def enumerate_kind(name: str, seed: int, count: int) -> tuple[str, int, int, float]:
@@ -110,7 +118,7 @@ def gradient_ends(
     problem = medium(name, g)
     qubo = problem.qubo(formulation, margin=None if margin is None else margin * problem.value_scale)
     rows = problem.constraints(formulation)
-    r = minimize(qubo, method, starts, steps, rng=seed, constraints=rows, options={"corners": False, **(options or {})})
+    r = _solved(qubo, method, starts, steps, rng=seed, constraints=rows, options={"corners": False, **(options or {})})
     from qubo_relax.theory import is_vertex_minimum
 
     minimal = is_vertex_minimum(qubo, r.samples)
@@ -131,7 +139,7 @@ def newman_ends(path: str, method: str, seed: int, starts: int, steps: int) -> t
     shares = []
     for formulation, lanes in (("direct", starts), ("closure", min(starts, 8))):
         rows = pit.constraints(formulation)
-        r = minimize(pit.qubo(formulation), method, lanes, steps, rng=seed, constraints=rows)
+        r = _solved(pit.qubo(formulation), method, lanes, steps, rng=seed, constraints=rows)
         shares.append(r.feasible_fraction)
     return method, shares[0], shares[1]
 
@@ -179,8 +187,8 @@ def risk_case(seed: int, width: int, depth: int, sweeps: int, limit: float) -> d
         C[i, j] = C[j, i] = 0.3 * g.random() * min(value[i], value[j])
     problem = P.OpenPit(value, arcs, risk=C)
     t = time.perf_counter()
-    r = minimize(problem, "anneal", 8, sweeps, rng=seed, improve=False)
-    grown = minimize(problem, "anneal", 64, sweeps, rng=seed, improve=False, formulation="removal")
+    r = _solved(problem, "anneal", 8, sweeps, rng=seed, improve=False)
+    grown = _solved(problem, "anneal", 64, sweeps, rng=seed, improve=False, formulation="removal")
     ours = time.perf_counter() - t
     after = problem.objective(problem.improve(r.solution, 0)) if r.feasible else -np.inf
     t = time.perf_counter()
@@ -242,7 +250,7 @@ def quality_case(name: str, seed: int, lanes: int, steps: int) -> list[tuple[Any
     rows = []
     for method in ("pgd", "adam", "graduated", "anneal"):
         t = time.perf_counter()
-        r = minimize(problem, method, lanes, steps, rng=seed, improve=False)
+        r = _solved(problem, method, lanes, steps, rng=seed, improve=False)
         seconds = time.perf_counter() - t
         after = problem.objective(problem.improve(r.solution, 0)) if r.feasible else np.nan
         rows.append((name, method, r.sample_objective / optimum, after / optimum, r.feasible_fraction, seconds))

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from lemmata_core.cli import JsonOption, app, emit
+from lemmata_core.cli import INTERRUPTED, JsonOption, app, emit
 from lemmata_core.errors import InvalidInput
 from lemmata_core.progress import Progress
 
+# Answers of our own: the formulation has a counterexample; no sample is feasible.
 REFUTED, INFEASIBLE = 3, 4
 
 main = app("qubo-relax", "QUBOs whose every local minimum is valid: solve, verify, convert, compare.")
@@ -24,7 +25,7 @@ class Answer:
     file: str
     variables: int
     formulation: str
-    value: float
+    objective: float
     energy: float
     feasible: bool | None
     feasible_fraction: float
@@ -77,7 +78,7 @@ def solve(
     """Minimize a quadratic or solve a problem; the answer is a certified local minimizer."""
     from lemmata_core.timing import preparation
 
-    from qubo_relax import Qubo, minimize, verify_conditions
+    from qubo_relax import Qubo, minimize
     from qubo_relax.io import read_constraints
 
     target, path = _load(words, kind, prec)
@@ -97,33 +98,45 @@ def solve(
             progress=Progress(),
         )
     verdict = "not asked (--certify)"
-    if certify and isinstance(target, Qubo) and rows is None:
-        verdict = "no constraints: every vertex is feasible"
-    elif certify:
-        c = verify_conditions(target, rows, formulation=formulation, time_limit=time or 60.0)
-        verdict = f"{c.status} ({c.method})"
-    plain = isinstance(target, Qubo)
-    solution = r.x if r.solution is None else np.asarray(r.solution)
-    answer = Answer(
-        path.name,
-        r.x.size,
-        "" if plain else (formulation or target.default),
-        r.objective,
-        r.energy,
-        r.feasible,
-        r.feasible_fraction,
-        r.status,
-        r.certificate.status,
-        verdict,
-        r.wall_time - kernels.seconds,
-        kernels.seconds,
-        solution.astype(int).tolist(),
-    )
-    emit(answer, as_json=as_json)
+    if certify and r.status != "interrupted":
+        verdict = _verdict(target, rows, formulation, time or 60.0)
+    emit(_answer(target, path, formulation, r, verdict, kernels.seconds), as_json=as_json)
     if plot is not None:
         _draw(target, r, path, plot)
+    if r.status == "interrupted":
+        raise typer.Exit(INTERRUPTED)
     if r.feasible is False:
         raise typer.Exit(INFEASIBLE)
+
+
+def _verdict(target: Any, rows: Any, formulation: str | None, time_limit: float) -> str:
+    from qubo_relax import Qubo, verify_conditions
+
+    if isinstance(target, Qubo) and rows is None:
+        return "no constraints: every vertex is feasible"
+    c = verify_conditions(target, rows, formulation=formulation, time_limit=time_limit)
+    return f"{c.status} ({c.method})"
+
+
+def _answer(target: Any, path: Path, formulation: str | None, r: Any, verdict: str, kernels: float) -> Answer:
+    from qubo_relax import Qubo
+
+    solution = r.x if r.solution is None else np.asarray(r.solution)
+    return Answer(
+        file=path.name,
+        variables=r.x.size,
+        formulation="" if isinstance(target, Qubo) else (formulation or target.default),
+        objective=r.objective,
+        energy=r.energy,
+        feasible=r.feasible,
+        feasible_fraction=r.feasible_fraction,
+        status=r.status,
+        point=r.certificate.status,
+        formulation_verdict=verdict,
+        wall_time=r.wall_time - kernels,
+        kernel_time=kernels,
+        solution=solution.astype(int).tolist(),
+    )
 
 
 def _check_plot(plot: Path) -> None:
@@ -200,7 +213,9 @@ def compare(
     if as_json:
         emit([asdict(r) for r in rows], as_json=True)
         return
-    typer.echo(f"{'solver':<24} {'formulation':<14} {'best':>14} {'feasible':>8} {'samples':>7} {'seconds':>7}")
+    typer.echo(f"{'solver':<24} {'formulation':<14} {'best':>14} {'feasible':>8} {'samples':>7} {'wall s':>7}")
     for r in rows:
         best = "none" if r.best is None else f"{r.best:.6g}"
-        typer.echo(f"{r.solver:<24} {r.formulation:<14} {best:>14} {r.feasible:>8.0%} {r.samples:>7} {r.seconds:>7.2f}")
+        typer.echo(
+            f"{r.solver:<24} {r.formulation:<14} {best:>14} {r.feasible:>8.0%} {r.samples:>7} {r.wall_time:>7.2f}"
+        )

@@ -19,46 +19,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: failed tries stay in `seconds` and in `feasible`."""
+    """One line of the table: failed tries stay in `wall_time` and in `feasible`."""
 
     solver: str
     formulation: str
     best: float | None
     feasible: float
     samples: int
-    seconds: float
+    wall_time: float
 
 
-def compare(target: Any, seconds: float = 5.0, seed: int = 0) -> list[Row]:
+def compare(target: Any, time_limit: float = 5.0, seed: int = 0) -> list[Row]:
     """Run everything for about the same time.
 
     Parameters
     ----------
     target : Problem or Qubo
-    seconds : float
-        For each line of the table.
+    time_limit : float
+        Seconds for each line of the table.
     seed : int
 
     Returns
     -------
     list of Row
+
+    Raises
+    ------
+    KeyboardInterrupt
+        On Ctrl-C: a line that was broken off is no line to compare with.
     """
     rows = []
     # Loading compiled code is paid once a process, not once a problem.
     minimize(target, restarts=1, steps=1, time_limit=0.01)
+    r = minimize(target, restarts=10_000, rng=seed, time_limit=time_limit)
+    if r.status == "interrupted":
+        raise KeyboardInterrupt
+    forms: list[str | None] = [None]
     if isinstance(target, Qubo):
-        r = minimize(target, restarts=10_000, rng=seed, time_limit=seconds)
         rows.append(Row("qubo-relax anneal", "", r.energy, 1.0, len(r.samples), r.wall_time))
-        forms: list[str | None] = [None]
     else:
-        start = time.perf_counter()
-        r = minimize(target, restarts=10_000, rng=seed, time_limit=seconds)
         best = None if not r.feasible else r.objective
-        took = time.perf_counter() - start
-        rows.append(Row("qubo-relax", target.default, best, r.feasible_fraction, len(r.samples), took))
+        rows.append(Row("qubo-relax", target.default, best, r.feasible_fraction, len(r.samples), r.wall_time))
         forms = [target.default, *(k for k, v in target.formulations.items() if v == "classic" and k != "laplacian")]
     for name in peers():
-        rows += [_peer(name, target, form, seconds, seed) for form in forms]
+        rows += [_peer(name, target, form, time_limit, seed) for form in forms]
     return rows
 
 
@@ -77,7 +81,7 @@ def peers() -> list[str]:
     return found
 
 
-def _peer(name: str, target: Any, form: str | None, seconds: float, seed: int) -> Row:
+def _peer(name: str, target: Any, form: str | None, time_limit: float, seed: int) -> Row:
     from qubo_relax.interop import to_bqm
 
     qubo = target if isinstance(target, Qubo) else target.qubo(form)
@@ -87,9 +91,9 @@ def _peer(name: str, target: Any, form: str | None, seconds: float, seed: int) -
     reads, batch = 4, 0
     while True:
         before = time.perf_counter()
-        found.append(_sample(name, bqm, reads, seed + batch, seconds))
+        found.append(_sample(name, bqm, reads, seed + batch, time_limit))
         took = time.perf_counter() - before
-        left = seconds - (time.perf_counter() - start)
+        left = time_limit - (time.perf_counter() - start)
         batch += 1
         if left < took / reads:
             break
@@ -105,7 +109,7 @@ def _peer(name: str, target: Any, form: str | None, seconds: float, seed: int) -
     return Row(label, str(form), best, float(good.mean()), len(X), total)
 
 
-def _sample(name: str, bqm: Any, reads: int, seed: int, seconds: float) -> NDArray[Any]:
+def _sample(name: str, bqm: Any, reads: int, seed: int, time_limit: float) -> NDArray[Any]:
     if name == "dwave SA":
         from dwave.samplers import SimulatedAnnealingSampler
 
@@ -113,7 +117,7 @@ def _sample(name: str, bqm: Any, reads: int, seed: int, seconds: float) -> NDArr
     elif name == "dwave tabu":
         from dwave.samplers import TabuSampler
 
-        each = max(20, int(1000 * seconds / 8))
+        each = max(20, int(1000 * time_limit / 8))
         answer = TabuSampler().sample(bqm, num_reads=1, timeout=each, seed=seed)
     else:
         # No extra of ours brings it: it is compared with where the user has it.

@@ -149,6 +149,19 @@ class Repair:
         return x
 
 
+def _kicked(x: Mask, ore: Ints, cones: Cones, g: np.random.Generator) -> Mask:
+    """One to three cones of random blocks more, or less."""
+    y = x.copy()
+    count = int(g.integers(1, 4))
+    if g.random() < 0.5 or not y.any():
+        for i in g.choice(ore, count):
+            y[cones.members("up", int(i))] = True
+    else:
+        for i in g.choice(np.flatnonzero(y), count):
+            y[cones.members("down", int(i))] = False
+    return y
+
+
 def improve_capacity(
     value: Floats,
     arcs: Ints,
@@ -191,14 +204,7 @@ def improve_capacity(
         keep(tools.grow(tools.shrink(x, value), value))
     x, ore = best.copy(), np.flatnonzero(value > 0)
     while time.monotonic() < deadline and value[best].sum() < tight and ore.size:
-        y = x.copy()
-        count = int(g.integers(1, 4))
-        if g.random() < 0.5 or not y.any():
-            for i in g.choice(ore, count):
-                y[tools.cones.members("up", int(i))] = True
-        else:
-            for i in g.choice(np.flatnonzero(y), count):
-                y[tools.cones.members("down", int(i))] = False
+        y = _kicked(x, ore, tools.cones, g)
         noisy = value * (1 + 0.3 * g.standard_normal(n))
         y = tools.shrink(y, noisy)
         if g.random() < 0.5:

@@ -254,6 +254,8 @@ def _grown(problem: OpenPit, rng: Any, deadline: float) -> Mask:
     left = deadline - time.monotonic()
     limit = None if np.isinf(left) else max(left, 0.01)
     found = minimize(problem, "anneal", 32, 1000, limit, seed, improve=False, formulation="removal")
+    if found.status == "interrupted":
+        raise KeyboardInterrupt
     return np.asarray(found.solution, dtype=bool)
 
 

@@ -46,12 +46,22 @@ def _exchange(tour: Any, pos: Any, log: Any, count: int, x: int, y: int, z: int,
 
 
 @njit(cache=True)
+def _enqueue(queue: Any, queued: Any, tail: int, cities: Any) -> int:
+    """Append the cities that are not waiting already; the new end of the cyclic queue."""
+    for city in cities:
+        if not queued[city]:
+            queued[city] = True
+            queue[tail % queue.size] = city
+            tail += 1
+    return tail
+
+
+@njit(cache=True)
 def _improve_city(
     d: Any, near: Any, tour: Any, pos: Any, log: Any, count: int, a: int, queue: Any, queued: Any, tail: int
 ) -> Any:
     """The first improving move at city a: ``(gain, count, tail)``, gain 0 for none. Touched cities are queued."""
     n, K = near.shape
-    size = queue.size
     for way in range(2):
         step = 1 if way == 0 else n - 1
         b = tour[(pos[a] + step) % n]
@@ -64,11 +74,7 @@ def _improve_city(
             delta = d[a, c] + d[b, e] - dab - d[c, e]
             if delta < -1e-9 * dab:
                 count = _exchange(tour, pos, log, count, a, b, c, e)
-                for city in (a, b, c, e):
-                    if not queued[city]:
-                        queued[city] = True
-                        queue[tail % size] = city
-                        tail += 1
+                tail = _enqueue(queue, queued, tail, (a, b, c, e))
                 return -delta, count, tail
         s2 = a
         p = tour[(pos[a] + n - step) % n]
@@ -98,11 +104,7 @@ def _improve_city(
                             count = _exchange(tour, pos, log, count, p, first, q, s2)
                         if side == 0:
                             count = _exchange(tour, pos, log, count, first, s2, a, second)
-                        for city in (a, s2, p, q, c, e):
-                            if not queued[city]:
-                                queued[city] = True
-                                queue[tail % size] = city
-                                tail += 1
+                        tail = _enqueue(queue, queued, tail, (a, s2, p, q, c, e))
                         return -delta, count, tail
     return 0.0, count, tail
 
@@ -159,12 +161,7 @@ def local_search(d: Any, near: Any, tour: Any, kicks: int, state: Any, descend_f
             count = _exchange(tour, pos, log, count, p, b2, b1, a2)
         if a1 != a2:
             count = _exchange(tour, pos, log, count, b2, a2, a1, q)
-        tail = 0
-        for city in (p, a1, a2, b1, b2, q):
-            if not queued[city]:
-                queued[city] = True
-                queue[tail] = city
-                tail += 1
+        tail = _enqueue(queue, queued, 0, (p, a1, a2, b1, b2, q))
         gain, count = _descend(d, near, tour, pos, log, count, queue, queued, 0, tail)
         if gain - delta >= -1e-12 or count > log.shape[0]:
             total += gain - delta

@@ -170,14 +170,12 @@ class BinaryLP(Problem):
         return closure_terms(terms, "closure", m.arcs, margin, cost, value)
 
     def _classic(self, margin: float, penalty: float | None) -> bl.Terms:
-        from qubo_relax.problems.knapsack import slack_widths
-
         lam = (self.value_scale or 1.0) + margin if penalty is None else penalty
         plans: list[tuple[LinearConstraint, float, list[int]]] = []
         for row in self._rows():
             flip = -1.0 if row.sense == ">=" else 1.0
             low = float(np.minimum(flip * row.value, 0).sum())
-            plans.append((row, flip, [] if row.sense == "==" else slack_widths(max(flip * row.b - low, 0.0))))
+            plans.append((row, flip, [] if row.sense == "==" else bl.slack_widths(max(flip * row.b - low, 0.0))))
         terms = bl.Terms(self.n + sum(len(w) for _, _, w in plans))
         terms.add_linear(np.arange(self.n), np.asarray(self.c))
         first = self.n

@@ -15,7 +15,7 @@ from qubo_relax.constraints import LinearConstraint
 from qubo_relax.problems.base import Problem, choices, implication_rows, mask, numbers, readable, wide_range_warning
 from qubo_relax.problems.cuts import one_each
 from qubo_relax.problems.graphs import incidence, vertex_weights
-from qubo_relax.problems.knapsack import price_block, slack_widths
+from qubo_relax.problems.knapsack import price_block
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -209,7 +209,7 @@ class SetCover(Problem):
             terms.offset += float(cost.sum())
             return terms, (fixed, prices)
         lam = (self.value_scale or 1.0) + margin if penalty is None else penalty
-        widths = [slack_widths(float(row.sum() - 1)) for row in M]
+        widths = [bl.slack_widths(float(row.sum() - 1)) for row in M]
         terms = bl.Terms(self.n + sum(map(len, widths)))
         first = self.n
         for row, width in zip(M, widths):

@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 TAU = 0.5
 
 
-def slack_widths(capacity: float) -> list[int]:
-    """Binary slack weights 1, 2, 4, .., rest that reach exactly 0..floor(capacity)."""
-    left = int(capacity)
-    widths: list[int] = []
-    while left > 0:
-        step = min(1 << len(widths), left)
-        widths.append(step)
-        left -= step
-    return widths
-
-
 def keep_order(values: Floats, weights: Floats, capacities: Floats) -> Ints:
     """Items by falling value a share of the capacities used; those that weigh nothing first."""
     share = (weights / np.maximum(capacities, 1e-300)[:, None]).sum(axis=0)
@@ -345,7 +334,7 @@ def _classic(formulation: str, values: Floats, weights: Floats, capacities: Floa
     n, items = values.size, np.arange(values.size)
     if formulation in ("slack_binary", "slack_unary"):
         unary = formulation == "slack_unary"
-        widths = [[1] * int(b) if unary else slack_widths(b) for b in capacities]
+        widths = [[1] * int(b) if unary else bl.slack_widths(b) for b in capacities]
         terms = bl.Terms(n + sum(map(len, widths)))
         first = n
         for a, b, width in zip(weights, capacities, widths):

@@ -209,13 +209,11 @@ class GAP(_Bins):
         return self._classic(margin, penalty), ()
 
     def _classic(self, margin: float, penalty: float | None) -> bl.Terms:
-        from qubo_relax.problems.knapsack import slack_widths
-
         profit = np.asarray(self.profit)
         weights, capacities = self._weights()
         n, m = profit.shape
         lam = max(float(profit.max(initial=0.0)), 0.0) + margin if penalty is None else penalty
-        widths = [slack_widths(b) for b in capacities]
+        widths = [bl.slack_widths(b) for b in capacities]
         terms = bl.Terms(n * m + sum(map(len, widths)))
         terms.add_linear(np.arange(n * m), -profit.ravel())
         i, j = self._same_item()
@@ -331,10 +329,8 @@ class BinPacking(_Bins):
         return terms, tuple(blocks)
 
     def _classic(self, margin: float, penalty: float | None) -> bl.Terms:
-        from qubo_relax.problems.knapsack import slack_widths
-
         n, m, lam = self.n, int(self.bins or 0), 1.0 + margin if penalty is None else penalty
-        width = slack_widths(self.capacity)
+        width = bl.slack_widths(self.capacity)
         terms = bl.Terms(n * m + m + m * len(width))
         terms.add_linear(n * m + np.arange(m), 1.0)
         for i in range(n):

@@ -180,9 +180,7 @@ class OpenPit(Problem):
             raise InvalidInput.argument("formulation", expected='"price" or "slack_binary" with rows', got=formulation)
         size = n
         if formulation == "slack_binary":
-            from qubo_relax.problems.knapsack import slack_widths
-
-            bits = [slack_widths(b) for b in m.capacity]
+            bits = [bl.slack_widths(b) for b in m.capacity]
             size += sum(map(len, bits))
         terms = bl.Terms(size)
         cost, up, down = self._objective(terms, m.value)

@@ -14,7 +14,7 @@ from lemmata_core.errors import InvalidInput
 
 from qubo_relax.constraints import LinearConstraint, Rows
 from qubo_relax.qubo import Qubo
-from qubo_relax.solvers.batch import BLOCK, Job, prepared, run
+from qubo_relax.solvers.batch import BLOCK, Batch, Job, prepared, run
 from qubo_relax.solvers.options import METHODS, check_method, checked
 from qubo_relax.terms import FactoredQubo
 from qubo_relax.theory import PointCertificate, certify_point
@@ -154,9 +154,7 @@ def minimize(
     """
     start = time.perf_counter()
     method = check_method(method)
-    check.one_of(backend, "backend", ("auto", "numba", "torch"))
-    if backend != "torch" and device not in (None, "cpu"):
-        raise InvalidInput.argument("device", expected='None or "cpu" unless backend="torch"', got=device)
+    backend = _checked_place(backend, device)
     if callback is not None and not callable(callback):
         raise InvalidInput.argument("callback", expected="a function of steps and energy", got=callback)
     given = checked(options)
@@ -166,60 +164,63 @@ def minimize(
     stop_at = None if stop_at is None else check.in_range(stop_at, "stop_at")
     streams = rngs.spawn(rng, restarts)
     method, opts = _choose(target, method, given)
-    qubo, problem, rows, name = _target(target, formulation, constraints, _factored(target, formulation, method, opts))
-    share = 0.5 if improve and problem is not None else 1.0
+    asked = _asked(target, formulation, constraints, _factored(target, formulation, method, opts))
+    share = 0.5 if improve and asked.problem is not None else 1.0
     until = time.time() + limit * share - (time.perf_counter() - start)
-    job = Job(qubo, method, steps, opts, "numba" if backend == "auto" else backend, device, until)
+    job = Job(asked.qubo, method, steps, opts, backend, device, until)
     batch = run(job, streams, callback, stop_at, executor, progress)
     samples = batch.samples
-    energies = qubo.energy(samples)
-    feasible = np.ones(len(samples), dtype=bool) if rows is None else rows.feasible(samples)
-    pick = _best(energies, feasible)
-    x, solution, objective, before, status = _finish(
-        qubo,
-        problem,
-        name,
-        samples,
-        energies,
-        feasible,
-        pick,
-        batch.ended,
-        improve,
-        rng,
-        limit - (time.perf_counter() - start),
-    )
-    return Result(
-        x,
-        solution,
-        objective,
-        float(qubo.energy(x)),
-        None if rows is None else bool(rows.feasible(x[None])[0]),
-        status,
-        samples,
-        energies,
-        float(feasible.mean()),
-        certify_point(qubo, x),
-        batch.steps,
-        time.perf_counter() - start,
-        batch.binary,
-        len({np.packbits(s).tobytes() for s in samples}) / len(samples),
-        before,
-    )
+    energies = asked.qubo.energy(samples)
+    feasible = asked.feasible(samples)
+    left = limit - (time.perf_counter() - start)
+    found = _finish(asked, samples, energies, feasible, batch.ended, improve, rng, left)
+    return _result(asked, found, batch, energies, feasible, start)
 
 
-def _target(
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be minimized: a quadratic and, where it stands for one, the problem in a formulation."""
+
+    qubo: Qubo | FactoredQubo
+    problem: Any
+    rows: Rows | None
+    formulation: str | None
+
+    def feasible(self, samples: NDArray[np.int8]) -> NDArray[np.bool_]:
+        return np.ones(len(samples), dtype=bool) if self.rows is None else self.rows.feasible(samples)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The best point, what it stands for and is worth; `before` is its worth as it was sampled."""
+
+    x: NDArray[np.int8]
+    solution: Any
+    objective: float
+    before: float
+    status: str
+
+
+def _checked_place(backend: str, device: str | None) -> str:
+    check.one_of(backend, "backend", ("auto", "numba", "torch"))
+    if backend != "torch" and device not in (None, "cpu"):
+        raise InvalidInput.argument("device", expected='None or "cpu" unless backend="torch"', got=device)
+    return "numba" if backend == "auto" else backend
+
+
+def _asked(
     target: Any, formulation: str | None, constraints: Sequence[LinearConstraint] | None, factored: bool
-) -> tuple[Qubo | FactoredQubo, Any, Rows | None, str | None]:
+) -> _Asked:
     if isinstance(target, Qubo | FactoredQubo):
         if formulation is not None:
             raise InvalidInput.argument("formulation", expected="None with a Qubo", got=formulation)
         if target.diagonal is not None and (target.diagonal > target.concavity).any():
             raise InvalidInput.argument("target", expected="a folded quadratic", got="a kept convex diagonal")
-        return target, None, None if constraints is None else Rows(list(constraints), target.n), None
+        return _Asked(target, None, None if constraints is None else Rows(list(constraints), target.n), None)
     if constraints is not None:
         raise InvalidInput.argument("constraints", expected="None with a problem, which has its own", got="rows")
     qubo = target.factored() if factored else target.qubo(formulation)
-    return qubo, target, Rows(target.constraints(formulation), qubo.n), formulation
+    return _Asked(qubo, target, Rows(target.constraints(formulation), qubo.n), formulation)
 
 
 def _choose(target: Any, method: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -245,29 +246,24 @@ def _factored(target: Any, formulation: str | None, method: str, options: Mappin
     return bool(asked)
 
 
-def _best(energies: NDArray[np.float64], feasible: NDArray[np.bool_]) -> int:
-    return int(np.argmin(np.where(feasible, energies, np.inf) if feasible.any() else energies))
-
-
 def _finish(
-    qubo: Qubo | FactoredQubo,
-    problem: Any,
-    formulation: str | None,
+    asked: _Asked,
     samples: NDArray[np.int8],
     energies: NDArray[np.float64],
     feasible: NDArray[np.bool_],
-    pick: int,
     ended: str,
     improve: bool,
     rng: Any,
     seconds: float,
-) -> tuple[NDArray[np.int8], Any, float, float, str]:
+) -> _Found:
+    problem, formulation = asked.problem, asked.formulation
     status = {"done": "local_min", "callback": "interrupted"}.get(ended, ended)
+    pick = int(np.argmin(np.where(feasible, energies, np.inf) if feasible.any() else energies))
     x = samples[pick]
     if problem is None:
-        return x, x, float(energies[pick]), float(energies[pick]), status
+        return _Found(x, x, float(energies[pick]), float(energies[pick]), status)
     if not feasible[pick]:
-        return x, None, float("nan"), float("nan"), status
+        return _Found(x, None, float("nan"), float("nan"), status)
     # The objective, not the energy, chooses among feasible samples: a formulation may be biased.
     solutions = [problem.decode(samples[k], formulation) for k in np.flatnonzero(feasible)]
     values = np.array([problem.objective(s) for s in solutions])
@@ -275,13 +271,44 @@ def _finish(
     x, solution, objective = samples[np.flatnonzero(feasible)[best]], solutions[best], float(values[best])
     before = objective
     if improve and ended != "interrupted":
-        solution = _improved(problem, solution, rng, seconds)
+        try:
+            solution = _improved(problem, solution, rng, seconds)
+        except KeyboardInterrupt:
+            # The sample stands: it is a local minimizer without any improvement.
+            return _Found(x, solution, objective, before, "interrupted")
         objective = float(problem.objective(solution))
         bound = problem.bound()
         if bound is not None and abs(objective - bound) <= 1e-9 * max(1.0, abs(bound)):
             status = "optimal"
-    x = _encoded(qubo, problem, formulation, solution, x, objective)
-    return x, solution, objective, before, status
+    x = _encoded(asked.qubo, problem, formulation, solution, x, objective)
+    return _Found(x, solution, objective, before, status)
+
+
+def _result(
+    asked: _Asked,
+    found: _Found,
+    batch: Batch,
+    energies: NDArray[np.float64],
+    feasible: NDArray[np.bool_],
+    start: float,
+) -> Result:
+    return Result(
+        x=found.x,
+        solution=found.solution,
+        objective=found.objective,
+        energy=float(asked.qubo.energy(found.x)),
+        feasible=None if asked.rows is None else bool(asked.feasible(found.x[None])[0]),
+        status=found.status,
+        samples=batch.samples,
+        energies=energies,
+        feasible_fraction=float(feasible.mean()),
+        certificate=certify_point(asked.qubo, found.x),
+        n_iter=batch.steps,
+        wall_time=time.perf_counter() - start,
+        binary_fraction=batch.binary,
+        unique_fraction=len({np.packbits(s).tobytes() for s in batch.samples}) / len(batch.samples),
+        sample_objective=found.before,
+    )
 
 
 def _improved(problem: Any, solution: Any, rng: Any, seconds: float) -> Any:
