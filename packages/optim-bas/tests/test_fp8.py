@@ -99,6 +99,16 @@ def test_the_limit_of_decay(dtype, limit):
     assert not is_stochastic("stochastic", torch.float32, 0.99)
 
 
+@pytest.mark.parametrize(("dtype", "smallest", "largest"), [(E4M3, 8, 126), (E5M2, 4, 123)])
+def test_below_the_limit_all_decays_but_the_smallest_values(dtype, smallest, largest):
+    codes = torch.arange(smallest, largest + 1, dtype=torch.uint8)
+    values, beta1 = decode(codes, torch.tensor(1.0), dtype=dtype), decay_limit(dtype) - 1e-6
+    after = decode(encode(beta1 * values, torch.tensor(1.0), dtype=dtype), torch.tensor(1.0), dtype=dtype)
+    assert values[0] == FORMATS[dtype].smallest
+    assert (after[1:] < values[1:]).all()
+    assert after[0] == values[0]
+
+
 @pytest.mark.parametrize(
     ("dtype", "beta1", "left"),
     [(E4M3, 0.944, 0.0156), (E4M3, 0.945, 72.0), (E4M3, 0.95, 80.0), (E4M3, 0.99, 96.0), (E5M2, 0.94, 96.0)],

@@ -58,7 +58,8 @@ def decay_limit(dtype: torch.dtype) -> float:
     -------
     float
         With k mantissa bits the value 1 + 2^-k rounds back to itself once beta1 times it lies above the midpoint
-        1 + 2^-(k+1): 17/18 for float8_e4m3fn, 0.9 for float8_e5m2, 257/258 for bfloat16, 1 for float32.
+        1 + 2^-(k+1): 17/18 for float8_e4m3fn, 0.9 for float8_e5m2, 257/258 for bfloat16, 1 for float32. The smallest
+        normal value and those below it can stick under any of them: spacing no longer halves there.
     """
     bits = _MANTISSA_BITS.get(dtype)
     return 1.0 if bits is None else (1 + 2.0 ** -(bits + 1)) / (1 + 2.0**-bits)

@@ -5,9 +5,9 @@ For every mu >= 0, ``k - (sum of the k largest eigenvalues of A - mu Q Q^T) - mu
 the best mu; a few evaluations around it find it. Ritz values fall short of eigenvalues, so each evaluation subtracts
 its residuals.
 
-At the best mu eigenvalues cross, which is why no penalty reaches most violations. The eigenvectors just left and right
-of the crossing, with the ADMM's block, span a space of at most 3k dimensions in which the relaxed problem is solved
-exactly: rotate from the left block to the right one until the violation is delta.
+At the best mu eigenvalues cross or nearly cross, so that penalties reach no or hardly any violations in between. The
+eigenvectors just left and right of the crossing, with the ADMM's block, span a space of at most 3k dimensions in which
+the relaxed problem is solved exactly: rotate from the left block to the right one until the violation is delta.
 """
 
 from __future__ import annotations
