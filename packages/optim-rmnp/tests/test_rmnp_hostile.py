@@ -165,5 +165,5 @@ def test_the_reference_step_refuses_sparse_tensors_and_expanded_views():
         rmnp_step(one.clone(), one.to_sparse(), one.clone(), **rule)
     with pytest.raises(InvalidInput, match="momentum_buffer"):
         rmnp_step(one.clone(), one, torch.ones(4, 1).expand(4, 3), **rule)
-    with pytest.raises(InvalidInput, match="^x:"):
+    with pytest.raises(InvalidInput, match=r"^x:"):
         row_normalize(one.to_sparse())

@@ -140,5 +140,5 @@ def test_the_same_labels_in_every_container(groups):
 def test_a_manifold_has_a_whole_number_of_rows(kind, n):
     import riemann_fair
 
-    with pytest.raises(InvalidInput, match="^n:"):
+    with pytest.raises(InvalidInput, match=r"^n:"):
         getattr(riemann_fair, kind)(n, 2, np.ones((6, 1)))
