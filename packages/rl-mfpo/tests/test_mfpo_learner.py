@@ -80,6 +80,7 @@ class Reference:
         return [torch.softmax(logits, -1) @ critic.support for logits in critic(obs, action)]
 
     def update(self, b):
+        # In one piece, so that it can be read beside the paper's algorithm.
         c, n = self.c, len(b.obs)
         # Critics
         action, log_prob = self.sample(b.next_obs, self.normal(n, 1, A)[:, 0])

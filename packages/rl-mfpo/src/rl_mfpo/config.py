@@ -92,7 +92,8 @@ class MFPOConfig:
     target_entropy : "auto" or float
         In nats, for actions scaled to [-1, 1]; "auto" is -0.5 times the number of action dimensions.
     min_ess : float, optional
-        Q / alpha is tempered, row by row, until both effective sample sizes reach this; None (paper): never.
+        Q / alpha is tempered, row by row, until the effective sample sizes reach this, as far as they can; see
+        `functional.estimate_velocity`. None (paper): never.
     critic : {"categorical", "scalar"}
         Categorical (C51) critics, or plain ones with a squared loss.
     v_min, v_max : float

@@ -1,4 +1,8 @@
-"""The mean flow policy: sampling, log-likelihood of its samples, choice among candidates, deployment."""
+"""The mean flow policy: sampling, log-likelihood of its samples, choice among candidates, deployment.
+
+One class and long by its docstrings: what could stand alone (jumps, networks, deployment) already does, and its public
+methods share the checks at the end.
+"""
 
 from __future__ import annotations
 

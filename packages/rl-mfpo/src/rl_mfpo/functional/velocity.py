@@ -135,9 +135,11 @@ def _ess(log_weight: Tensor) -> Tensor:
 
 
 def _temper(proposals: Proposals, scaled_q: Tensor, min_ess: float) -> Tensor:
-    """The largest factor in (0, 1] of each row with which every sampler reaches `min_ess`, by bisection.
+    """A factor in (0, 1] of each row: the least of those with which each sampler reaches `min_ess`, by bisection.
 
-    A sampler that misses it even with Q left out (the policy's can, its weights hold more than Q) has no say.
+    The Gaussian's size falls as the factor grows, so its own is the largest. The policy's weights hold more than Q: its
+    size need not fall, so that its own is one crossing, and it may have less under the Gaussian's. Where it misses
+    `min_ess` even with Q left out it has no say.
     """
     k, total = proposals.k_policy, scaled_q.shape[1]
     beta = scaled_q.new_ones(scaled_q.shape[0])
@@ -189,7 +191,8 @@ def estimate_velocity(
     mode : {"adaptive", "gaussian", "policy"}
         "adaptive": both, each weighted by its effective sample size.
     min_ess : float, optional
-        Multiply Q / alpha in each row by the largest factor in (0, 1] with which the samplers reach this size; from 1
+        Multiply Q / alpha in each row by the largest factor in (0, 1] with which the Gaussian sampler reaches this
+        size, or by less if the policy's asks for it (found by bisection, though its size need not be monotone); from 1
         to the smaller number of samples.
     generator : torch.Generator, optional
 
