@@ -1,6 +1,7 @@
 """One update of mean flow policy optimisation, and everything that it needs to go on bit by bit.
 
-Longer than the other files on purpose: the update is read from top to bottom, in the order of the paper's algorithm.
+Longer than the other files on purpose: the update is read from top to bottom, in the order of the paper's algorithm,
+and its steps share the networks, the generator and the metrics, which files of their own would have to hand about.
 """
 
 from __future__ import annotations
