@@ -4,9 +4,9 @@ Every kernel works on a C-ordered matrix `c` (n rows, m columns, float64 or floa
 dual of a matched row is implied, ``u[i] = c[i, x[i]] - v[x[i]]``. `x` maps rows to columns and `y` columns to rows, -1
 for free. `gate` is the cost at which a row may stay unmatched, infinite where it may not.
 
-The loops of reductions and searches are long on purpose, here and in `core` and `heap`: a function called once a row
-scan costs 5 - 13 % of dense solves of 60 to 250 rows (arrays are handed over field by field, and what it loads is not
-merged with its caller's), so only what runs once a path or once a tie is a function of its own.
+Row reductions are long on purpose, here and in `core`: a function called once a row scan costs up to a fifth of the
+kernel, since arrays are handed over field by field, and still 2 - 5 % of dense solves of 60 to 250 rows where numba
+inlines it. Only what runs once a path or once a tie is a function of its own.
 """
 
 from __future__ import annotations
@@ -159,6 +159,7 @@ def row_reduction(c, v, x, y, free, state, budget, gate, classical, t, quota):
     """Augmenting row reduction (LAPJV, step c), at most `budget` row scans.
 
     With float costs the published rule can run price wars of hundreds of thousands of scans, hence the budget.
+    Long on purpose: see the top of this file.
 
     Parameters
     ----------
@@ -283,6 +284,49 @@ def _flip(pred, x, y, j, r):
             break
 
 
+@inner
+def _shortest_path(c, v, y, r, gate, d, vw, reached, queue, pred):
+    """Search from row `r` for the nearest sink: a free column, or a row that would rather pay the gate.
+
+    Returns (its distance, its column or -1, the row that would pay, row scans, columns queued).
+    """
+    # Loops, here and elsewhere: copying a slice would compile numba's string formatting for its error message.
+    for j in range(v.size):
+        d[j] = np.inf
+        vw[j] = v[j]
+    sink = gate
+    last = r
+    level = relax(c[r], vw, 0.0, d, pred, r)
+    scans = 1
+    head = 0
+    n_queue = 0
+    least = level
+    while True:
+        if head == n_queue:
+            level = max(level, least)
+            if level >= sink or level == np.inf:
+                break
+            found, n_queue = _queue_columns(d, vw, y, level, queue, n_queue, reached)
+            if found >= 0:
+                return level, found, last, scans, n_queue
+        j = queue[head]
+        head += 1
+        i = y[j]
+        shift = level - (np.float64(c[i, j]) - v[j])
+        if gate + shift < sink:
+            sink = gate + shift
+            last = i
+            if sink <= level:
+                break
+        least = relax(c[i], vw, shift, d, pred, i)
+        scans += 1
+        if least <= level:
+            found, n_queue = _queue_columns(d, vw, y, level, queue, n_queue, reached)
+            if found >= 0:
+                return level, found, last, scans, n_queue
+    return sink, -1, last, scans, n_queue
+
+
 @kernel
 def search(c, v, x, y, rows, start, stop, gate, quota):
     """Augment along shortest paths from the free rows ``rows[start:stop]`` (Dijkstra on the reduced costs).
@@ -302,46 +346,11 @@ def search(c, v, x, y, rows, start, stop, gate, quota):
     scans = 0
     for k in range(start, stop):
         r = rows[k]
-        # Loops, here and elsewhere: copying a slice would compile numba's string formatting for its error message.
-        for j in range(m):
-            d[j] = np.inf
-            vw[j] = v[j]
-        sink = gate
-        last = r
-        level = relax(c[r], vw, 0.0, d, pred, r)
-        scans += 1
-        head = 0
-        n_queue = 0
-        found = -1
-        least = level
-        while True:
-            if head == n_queue:
-                level = max(level, least)
-                if level >= sink or level == np.inf:
-                    break
-                found, n_queue = _queue_columns(d, vw, y, level, queue, n_queue, reached)
-                if found >= 0:
-                    break
-            j = queue[head]
-            head += 1
-            i = y[j]
-            shift = level - (np.float64(c[i, j]) - v[j])
-            if gate + shift < sink:
-                sink = gate + shift
-                last = i
-                if sink <= level:
-                    break
-            least = relax(c[i], vw, shift, d, pred, i)
-            scans += 1
-            if least <= level:
-                found, n_queue = _queue_columns(d, vw, y, level, queue, n_queue, reached)
-                if found >= 0:
-                    break
-        if found < 0 and sink == np.inf:
+        bound, j, last, seen, n_queue = _shortest_path(c, v, y, r, gate, d, vw, reached, queue, pred)
+        scans += seen
+        if bound == np.inf:
             return k, scans, r
-        bound = level if found >= 0 else sink
-        j = found
-        if found < 0:
+        if j < 0:
             # Row `last` gives up its column; the path is flipped from there.
             j = x[last]
             x[last] = -1
