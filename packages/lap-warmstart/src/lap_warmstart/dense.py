@@ -4,9 +4,9 @@ Every kernel works on a C-ordered matrix `c` (n rows, m columns, float64 or floa
 dual of a matched row is implied, ``u[i] = c[i, x[i]] - v[x[i]]``. `x` maps rows to columns and `y` columns to rows, -1
 for free. `gate` is the cost at which a row may stay unmatched, infinite where it may not.
 
-Row reductions are long on purpose, here and in `core`: a function called once a row scan costs up to a fifth of the
-kernel, since arrays are handed over field by field, and still 2 - 5 % of dense solves of 60 to 250 rows where numba
-inlines it. Only what runs once a path or once a tie is a function of its own.
+Reductions, here and in `core`, and `search` are long on purpose, since arrays are handed over field by field: a function
+called once a row scan costs up to a fifth of the kernel, and still 2 - 5 % of dense solves of 60 to 250 rows where numba
+inlines it; one called once a path costs 10 % of gated solves of 20 rows, whose paths are short.
 """
 
 from __future__ import annotations
@@ -284,52 +284,11 @@ def _flip(pred, x, y, j, r):
             break
 
 
-@inner
-def _shortest_path(c, v, y, r, gate, d, vw, reached, queue, pred):
-    """Search from row `r` for the nearest sink: a free column, or a row that would rather pay the gate.
-
-    Returns (its distance, its column or -1, the row that would pay, row scans, columns queued).
-    """
-    # Loops, here and elsewhere: copying a slice would compile numba's string formatting for its error message.
-    for j in range(v.size):
-        d[j] = np.inf
-        vw[j] = v[j]
-    sink = gate
-    last = r
-    level = relax(c[r], vw, 0.0, d, pred, r)
-    scans = 1
-    head = 0
-    n_queue = 0
-    least = level
-    while True:
-        if head == n_queue:
-            level = max(level, least)
-            if level >= sink or level == np.inf:
-                break
-            found, n_queue = _queue_columns(d, vw, y, level, queue, n_queue, reached)
-            if found >= 0:
-                return level, found, last, scans, n_queue
-        j = queue[head]
-        head += 1
-        i = y[j]
-        shift = level - (np.float64(c[i, j]) - v[j])
-        if gate + shift < sink:
-            sink = gate + shift
-            last = i
-            if sink <= level:
-                break
-        least = relax(c[i], vw, shift, d, pred, i)
-        scans += 1
-        if least <= level:
-            found, n_queue = _queue_columns(d, vw, y, level, queue, n_queue, reached)
-            if found >= 0:
-                return level, found, last, scans, n_queue
-    return sink, -1, last, scans, n_queue
-
-
 @kernel
 def search(c, v, x, y, rows, start, stop, gate, quota):
     """Augment along shortest paths from the free rows ``rows[start:stop]`` (Dijkstra on the reduced costs).
+
+    Long on purpose: see the top of this file.
 
     Returns
     -------
@@ -346,11 +305,46 @@ def search(c, v, x, y, rows, start, stop, gate, quota):
     scans = 0
     for k in range(start, stop):
         r = rows[k]
-        bound, j, last, seen, n_queue = _shortest_path(c, v, y, r, gate, d, vw, reached, queue, pred)
-        scans += seen
-        if bound == np.inf:
+        # Loops, here and elsewhere: copying a slice would compile numba's string formatting for its error message.
+        for j in range(m):
+            d[j] = np.inf
+            vw[j] = v[j]
+        sink = gate
+        last = r
+        level = relax(c[r], vw, 0.0, d, pred, r)
+        scans += 1
+        head = 0
+        n_queue = 0
+        found = -1
+        least = level
+        while True:
+            if head == n_queue:
+                level = max(level, least)
+                if level >= sink or level == np.inf:
+                    break
+                found, n_queue = _queue_columns(d, vw, y, level, queue, n_queue, reached)
+                if found >= 0:
+                    break
+            j = queue[head]
+            head += 1
+            i = y[j]
+            shift = level - (np.float64(c[i, j]) - v[j])
+            if gate + shift < sink:
+                sink = gate + shift
+                last = i
+                if sink <= level:
+                    break
+            least = relax(c[i], vw, shift, d, pred, i)
+            scans += 1
+            if least <= level:
+                found, n_queue = _queue_columns(d, vw, y, level, queue, n_queue, reached)
+                if found >= 0:
+                    break
+        if found < 0 and sink == np.inf:
             return k, scans, r
-        if j < 0:
+        bound = level if found >= 0 else sink
+        j = found
+        if found < 0:
             # Row `last` gives up its column; the path is flipped from there.
             j = x[last]
             x[last] = -1
