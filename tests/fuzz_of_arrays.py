@@ -1,4 +1,7 @@
-"""Public doors of the core and the packages whose numbers are arrays, each with a good call, for `test_fuzz.py`."""
+"""Public doors of the core and the packages whose numbers are arrays, each with a good call, for `test_fuzz.py`.
+
+Long functions on purpose: each is a plain list of one package's doors, with no step to name inside.
+"""
 
 from __future__ import annotations
 

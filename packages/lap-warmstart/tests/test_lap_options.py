@@ -102,8 +102,8 @@ def test_row_duals_may_be_any_array():
         (lambda: AssignmentStream().solve([1.0, 2.0], [0, 1]), "cost"),
         (lambda: AssignmentStream(method="magic"), "method"),
         (lambda: lapjv(np.eye(2), cost_limit=math.nan), "unmatched_cost"),
-        (lambda: lapmod(2, [1.0, 1.0], [0, 1, 2], [0, 5]), "CSR"),
-        (lambda: lapmod(2, [1.0, 1.0], [0, 1], [0, 1]), "CSR"),
+        (lambda: lapmod(2, [1.0, 1.0], [0, 1, 2], [0, 5]), "kk"),
+        (lambda: lapmod(2, [1.0, 1.0], [0, 1], [0, 1]), "ii"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

@@ -138,6 +138,7 @@ def reduce_core(ptr, col, val, v, x, y, cx, gate, passes, budget):
 
     As in LAPJV a free row takes its cheapest column, which is lowered to where the second cheapest is as good, and the
     row that held it goes next. A scan costs some 16 entries here, so that it pays long before searches do.
+    Long on purpose: see the top of `dense`.
     """
     n = x.size
     free = np.empty(n, np.int64)

@@ -55,6 +55,65 @@ def _flip(pred, edge, x, y, cx, j, r):
             break
 
 
+@inner
+def _shortest_path(ptr, col, val, v, y, cx, r, gate, dist, pred, edge, touched, settled, keys, items):
+    """Search from row `r` until no sink can be nearer than the best one found.
+
+    Returns (its distance, its column or -1, the row that would rather pay the gate, row scans, columns touched,
+    columns settled).
+    """
+    size = 0
+    scans = 0
+    n_touched = 0
+    n_settled = 0
+    found = -1
+    best = gate
+    last = r
+    i = r
+    shift = 0.0
+    level = -np.inf
+    while True:
+        scans += 1
+        for e in range(ptr[i], ptr[i + 1]):
+            j = col[e]
+            # Rounding must not lower a settled distance: it would close a loop of predecessors.
+            t = max((val[e] - v[j]) + shift, level)
+            if t < dist[j] and t < best:
+                if dist[j] == np.inf:
+                    touched[n_touched] = j
+                    n_touched += 1
+                dist[j] = t
+                pred[j] = i
+                edge[j] = val[e]
+                if y[j] < 0:
+                    best = t
+                    found = j
+                else:
+                    _push(keys, items, size, t, j)
+                    size += 1
+        i = -1
+        while size > 0:
+            key = keys[0]
+            j = np.int64(items[0])
+            if key >= best:
+                break
+            _drop_first(keys, items, size)
+            size -= 1
+            if key == dist[j]:
+                level = key
+                i = y[j]
+                break
+        if i < 0:
+            return best, found, last, scans, n_touched, n_settled
+        settled[n_settled] = j
+        n_settled += 1
+        shift = level - (cx[i] - v[j])
+        if gate + shift < best:
+            best = gate + shift
+            last = i
+            found = -1
+
+
 @kernel
 def search_core(ptr, col, val, v, x, y, cx, rows, start, stop, gate, quota):
     """Augment along shortest paths of the core from the free rows ``rows[start:stop]``.
@@ -76,62 +135,15 @@ def search_core(ptr, col, val, v, x, y, cx, rows, start, stop, gate, quota):
     scans = 0
     for k in range(start, stop):
         r = rows[k]
-        size = 0
-        n_touched = 0
-        n_settled = 0
-        found = -1
-        best = gate
-        last = r
-        i = r
-        shift = 0.0
-        level = -np.inf
-        while True:
-            scans += 1
-            for e in range(ptr[i], ptr[i + 1]):
-                j = col[e]
-                # Rounding must not lower a settled distance: it would close a loop of predecessors.
-                t = max((val[e] - v[j]) + shift, level)
-                if t < dist[j] and t < best:
-                    if dist[j] == np.inf:
-                        touched[n_touched] = j
-                        n_touched += 1
-                    dist[j] = t
-                    pred[j] = i
-                    edge[j] = val[e]
-                    if y[j] < 0:
-                        best = t
-                        found = j
-                    else:
-                        _push(keys, items, size, t, j)
-                        size += 1
-            i = -1
-            while size > 0:
-                key = keys[0]
-                j = np.int64(items[0])
-                if key >= best:
-                    break
-                _drop_first(keys, items, size)
-                size -= 1
-                if key == dist[j]:
-                    level = key
-                    i = y[j]
-                    break
-            if i < 0:
-                break
-            settled[n_settled] = j
-            n_settled += 1
-            shift = level - (cx[i] - v[j])
-            if gate + shift < best:
-                best = gate + shift
-                last = i
-                found = -1
+        best, j, last, seen, n_touched, n_settled = _shortest_path(
+            ptr, col, val, v, y, cx, r, gate, dist, pred, edge, touched, settled, keys, items
+        )
+        scans += seen
         if best == np.inf:
             return k, scans, r
         for q in range(n_settled):
-            j = settled[q]
-            v[j] += min(dist[j] - best, 0.0)
-        j = found
-        if found < 0:
+            v[settled[q]] += min(dist[settled[q]] - best, 0.0)
+        if j < 0:
             j = x[last]
             x[last] = -1
         _flip(pred, edge, x, y, cx, j, r)

@@ -289,7 +289,47 @@ def _schedule(step: int, total: int) -> float:
     return 0.5 * (1.0 + float(np.cos(np.pi * (step - warm) / max(1, total - warm))))
 
 
-def _fit(  # the whole training loop in one place, so that it reads top to bottom
+def _fresh_network(settings: dict[str, Any], examples: list[Example], device: torch.device) -> Network:
+    """Make a network that standardises its input as these examples need."""
+    net = Network(len(NAMES) + (len(POSITIONS) if settings["positional"] else 0), settings["size"]).to(device)
+    stacked = torch.cat([e.x for e in examples])
+    net.mu.copy_(stacked.mean(0))
+    net.sd.copy_(stacked.std(0) + 1e-3)
+    return net
+
+
+def _step(model: nn.Module, optimizer: torch.optim.Optimizer, rate: float, e: Example) -> float:
+    """Take one step on one example; return the loss before it."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    loss = loss_of(model(e.x, e.reduced, e.columns), e)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return float(loss.detach())
+
+
+def _score(net: Network, valid: list[Example]) -> float:
+    net.eval()
+    with torch.no_grad():
+        return float(np.mean([float(loss_of(net(e.x, e.reduced, e.columns), e)) for e in valid]))
+
+
+def _resumed(
+    checkpoint: Path, settings: dict[str, Any], net: Network, optimizer: torch.optim.Optimizer
+) -> tuple[int, int, float, int]:
+    """Load an interrupted training with the same settings; return its epochs, steps, best loss and stale epochs."""
+    if checkpoint.exists():
+        state = torch.load(checkpoint, weights_only=False, map_location=net.mu.device)
+        if state["settings"] == settings:
+            net.load_state_dict(state["net"])
+            optimizer.load_state_dict(state["optimizer"])
+            return state["epoch"], state["step"], state["best"], state["stale"]
+    return 0, 0, np.inf, 0
+
+
+def _fit(  # the loop in one place, so that it reads top to bottom
     examples: list[Example], settings: dict[str, Any], device: torch.device, out: Path, progress: Progress,
     resume: bool, begin: float, place: tuple[int, int],
 ) -> TrainReport:  # fmt: skip
@@ -299,63 +339,38 @@ def _fit(  # the whole training loop in one place, so that it reads top to botto
     held = max(len(settings["families"]), len(examples) // 10)
     data = [Example(*(t.to(device) for t in vars(e).values())) for e in examples]
     rest, valid = data[:-held] or data, data[-held:]
-    net = Network(len(NAMES) + (len(POSITIONS) if settings["positional"] else 0), settings["size"]).to(device)
-    stacked = torch.cat([e.x for e in rest])
-    net.mu.copy_(stacked.mean(0))
-    net.sd.copy_(stacked.std(0) + 1e-3)
+    net = _fresh_network(settings, rest, device)
     model: nn.Module = nn.parallel.DistributedDataParallel(net) if world > 1 else net
     rate = 2e-3 if settings["size"] == "small" else 2e-4
     optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=5e-5)
     epochs, largest = settings["epochs"], max(settings["sizes"])
     steps = epochs * max(1, len(rest) // world)
-    step = start = stale = 0
-    best, last = np.inf, np.inf
     checkpoint = out.with_suffix(".checkpoint.pt")
-    if resume and checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=False, map_location=device)
-        if state["settings"] == settings:
-            net.load_state_dict(state["net"])
-            optimizer.load_state_dict(state["optimizer"])
-            start, step, best, stale = state["epoch"], state["step"], state["best"], state["stale"]
-    done = start
+    start, step, best, stale = _resumed(checkpoint, settings, net, optimizer) if resume else (0, 0, np.inf, 0)
+    done, last = start, np.inf
     with progress.task("training", total=epochs) as task:
         task.advance(start)
         for epoch in range(start, epochs):
             if stale >= 8:
                 break
             order = np.random.default_rng([seed, epoch]).permutation(len(rest))
-            chosen = [
-                k
-                for k in order
-                if epoch >= epochs // 4 or len(rest[k].target) < largest or len(set(settings["sizes"])) == 1
-            ]
+            all_sizes = epoch >= epochs // 4 or len(set(settings["sizes"])) == 1
+            chosen = [k for k in order if all_sizes or len(rest[k].target) < largest]
             model.train()
             losses = []
             for k in chosen[rank : len(chosen) - len(chosen) % world : world]:
-                for group in optimizer.param_groups:
-                    group["lr"] = rate * _schedule(step, steps)
+                losses.append(_step(model, optimizer, rate * _schedule(step, steps), rest[k]))
                 step += 1
-                e = rest[k]
-                loss = loss_of(model(e.x, e.reduced, e.columns), e)
-                optimizer.zero_grad()
-                loss.backward()
-                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-                optimizer.step()
-                losses.append(float(loss.detach()))
             last = float(np.mean(losses))
-            net.eval()
-            with torch.no_grad():
-                score = float(np.mean([float(loss_of(net(e.x, e.reduced, e.columns), e)) for e in valid]))
+            score = _score(net, valid)
             stale = stale + 1 if score >= best else 0
             if rank == 0:
                 if score < best:
-                    best = score
                     record = {**settings, "epoch": epoch + 1, "validation_loss": score, "train_loss": last}
-                    record["command"] = command(settings)
-                    save(net, record, out)
+                    save(net, record | {"command": command(settings)}, out)
                 state = {
                     "settings": settings, "net": net.state_dict(), "optimizer": optimizer.state_dict(),
-                    "epoch": epoch + 1, "step": step, "best": best, "stale": stale,
+                    "epoch": epoch + 1, "step": step, "best": min(best, score), "stale": stale,
                 }  # fmt: skip
                 with atomic_write(checkpoint, "wb") as file:
                     torch.save(state, file)
