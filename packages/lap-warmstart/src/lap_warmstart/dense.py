@@ -4,9 +4,9 @@ Every kernel works on a C-ordered matrix `c` (n rows, m columns, float64 or floa
 dual of a matched row is implied, ``u[i] = c[i, x[i]] - v[x[i]]``. `x` maps rows to columns and `y` columns to rows, -1
 for free. `gate` is the cost at which a row may stay unmatched, infinite where it may not.
 
-Reductions, here and in `core`, and `search` are long on purpose, since arrays are handed over field by field. What is
-called once a row scan costs, as a function, up to a fifth of the kernel, and still 2 - 5 % of dense solves of 60 to 250 rows where
-numba inlines it; the search from one row, as one, costs 10 % of gated solves of 20 rows, whose paths are short.
+Reductions, here and in `core`, and `search` are long on purpose, since arrays are handed over field by field. What
+runs once a row scan costs, as a function, up to a fifth of the kernel, and still 2 - 5 % of dense solves of 60 to 250
+rows where numba inlines it; the search from one row costs 10 % of gated solves of 20 rows, whose paths are short.
 """
 
 from __future__ import annotations
