@@ -103,6 +103,8 @@ def test_torch_generator_names_a_device_that_is_not_there(device):
         torch_generator(0, device)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # numpy leaves the file to the collector
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_a_damaged_archive_raises_what_damaged_lists(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", a=np.arange(100.0))
     whole = (tmp_path / "a.npz").read_bytes()

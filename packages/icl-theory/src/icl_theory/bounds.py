@@ -76,7 +76,8 @@ def posterior_variance_bound(
     types = len(drift) + 1 if n_types is None else positive_int(n_types, "n_types", minimum=len(drift) + 1)
     with np.errstate(divide="ignore"):
         C = float(np.min(drift**2 / (8 * (proxy + scale * drift / 2))))
-    decay = (1 - alpha) / alpha * math.exp(-float(drift.min()) * float(k) / 2) + (types - 1) * math.exp(-C * k)
+    pairs = float(min(k, 10**300))  # beyond it a float ends, and the bound does not change
+    decay = (1 - alpha) / alpha * math.exp(-float(drift.min()) * pairs / 2) + (types - 1) * math.exp(-C * pairs)
     return float(minimax + 5 * B_f**2 * decay)
 
 

@@ -198,8 +198,8 @@ class PenaltyLearner(Learner):
     def _check_finite(self, c: Vector, v: Vector, a: Vector) -> None:
         for name, value in (("cost_grad", c), ("violation", v), ("violation_grad", a)):
             flat = value.ravel()
-            # a sum of squares may overflow where the numbers do not
-            if not math.isfinite(flat.dot(flat)) and not (np.abs(flat) <= LARGEST).all():
+            # a sum of squares may overflow where the numbers do not (vdot does so in silence)
+            if not math.isfinite(np.vdot(flat, flat)) and not (np.abs(flat) <= LARGEST).all():
                 raise self._unfit(name)
 
     def _know_rows(self, m: int) -> None:

@@ -47,7 +47,7 @@ def vector(x: ArrayLike, name: str, dim: int | None = None, *, finite: bool = Tr
         and x.ndim == 1
         and (dim is None or x.size == dim)
         and x.flags.carray
-        and (not finite or isfinite(x.dot(x)))
+        and (not finite or isfinite(np.vdot(x, x)))
     ):
         return x
     return contiguous(array(x, name, ndim=1, shape=(dim,), finite=finite))
@@ -115,13 +115,14 @@ class Domain(ABC):
         ProjectionFailed
             If no method reaches the promised accuracy.
         """
-        # the shortest way for an array that needs no conversion; a square that overflows takes the general door
+        # the shortest way for an array that needs no conversion; a square that overflows (vdot does so in silence) takes the
+        # general door
         if (
             type(y) is np.ndarray
             and y.dtype is _F8
             and y.shape == (self.dim,)
             and y.flags.carray
-            and isfinite(y.dot(y))
+            and isfinite(np.vdot(y, y))
         ):
             return self._project(y)
         return self._project(vector(y, "y", self.dim))
