@@ -331,3 +331,15 @@ def test_radmm_leaves_a_circle_on_a_small_graph():
     for seed in range(5):
         found = fair_embedding(W, groups, 4, solver="radmm", rng=seed)
         assert found.objective == pytest.approx(exact.objective, rel=2e-3)
+
+
+@pytest.mark.parametrize("n", [300, 66_000])
+def test_narrow_column_numbers_give_the_same_products(n):
+    rng = np.random.default_rng(0)
+    ends = rng.integers(0, n, (2, 6 * n))
+    made = sp.coo_array((rng.random(6 * n), ends), shape=(n, n))
+    op = Operator.build(read_affinity(sp.csr_array(made + made.T + sp.eye_array(n))), None, "count")
+    X = rng.standard_normal((n, 5))
+    before = op.apply(X)
+    assert op.narrow().dtype == (np.uint16 if n == 300 else np.int32)
+    assert np.array_equal(op.apply(X), before)

@@ -124,11 +124,12 @@ def _start(op: Operator, width: int, rng: np.random.Generator, x0: np.ndarray | 
         return V, 0.0
     from riemann_fair.products import sampled_rows_times_block
 
+    columns = op.narrow()
     s = op.scale[:, None]
     Y = np.empty_like(V)
     for turn in range(SAMPLED_STEPS):
         Z = s * V
-        sampled_rows_times_block(op.W.indptr, op.W.indices, op.W.data, op.uniform, STRIDE, turn, Z, Y)
+        sampled_rows_times_block(op.W.indptr, columns, op.W.data, op.uniform, STRIDE, turn, Z, Y)
         if op.tau:
             Y += op.tau / op.n * Z.sum(axis=0)
         V = _orthonormal(op.project(s * Y), fill)

@@ -16,8 +16,8 @@ from riemann_fair.tiles import tiled_product
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
-def block_product(W: Any, uniform: float, Z: np.ndarray) -> np.ndarray:
-    """``W Z`` for a C-contiguous block Z (n, m) of float32 or float64."""
+def block_product(W: Any, uniform: float, Z: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray:
+    """``W Z`` for a C-contiguous block Z (n, m) of float32 or float64; `columns`: W's indices in a narrower type."""
     m = Z.shape[1]
     width = -(-m // 4) * 4
     if width != m:
@@ -25,7 +25,8 @@ def block_product(W: Any, uniform: float, Z: np.ndarray) -> np.ndarray:
         wide[:, :m] = Z
         Z = wide
     Y = np.empty_like(Z)
-    _rows_times_block(W.indptr, W.indices, W.data, uniform, np.ascontiguousarray(Z), Y)
+    indices = W.indices if columns is None else columns
+    _rows_times_block(W.indptr, indices, W.data, uniform, np.ascontiguousarray(Z), Y)
     return Y[:, :m] if width != m else Y
 
 

@@ -115,7 +115,7 @@ class Domain(ABC):
         ProjectionFailed
             If no method reaches the promised accuracy.
         """
-        # the shortest way for an array that needs no conversion; a square that overflows (vdot does so in silence) takes the
+        # the shortest way for an array that needs no conversion; a square that overflows (in silence) takes the
         # general door
         if (
             type(y) is np.ndarray
