@@ -227,3 +227,12 @@ def test_a_comparison_gives_a_verdict_with_its_curve_and_settings(context, fast,
     assert evidence.settings["seeds"] == [0, 1]
     assert set(evidence.series[0].lines) == {"RMNP 0.005", "Muon 0.005"}
     assert accept_matches(evidence).reason
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_bfloat16_is_timed_where_the_processor_has_units_for_it(context, monkeypatch, units):
+    monkeypatch.setattr(claims_theory, "has_bfloat16_units", lambda device: units)
+    monkeypatch.setitem(claims_theory.COST_SQUARE, Scale.SMOKE, (32, 48, 64))
+    evidence = claims_theory.run_cost(context)
+    assert ("Newton-Schulz bfloat16" in evidence.tables[0].columns) is units
+    assert evidence.values["lowest_ratio"] > 1

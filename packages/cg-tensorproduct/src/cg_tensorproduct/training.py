@@ -83,11 +83,11 @@ def train_handedness(
         loss = torch.nn.functional.softplus(-label * out).mean()
         losses.append(loss.item())
         optimizer.zero_grad()
-        if loss.requires_grad:
+        if loss.requires_grad:  # a network of even paths has no way to an odd readout
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 10)
             optimizer.step()
-        scheduler.step()
+            scheduler.step()
     right, largest = 0.0, 0.0
     with torch.no_grad():
         for sign in (1, -1):
